@@ -1,0 +1,184 @@
+"""The cluster as the scheduler sees it: machines that carry agents, and one agent per node.
+
+An agent does what it is told once, says what is so, and alone may say that a run is gone. Its reports are
+states, not events: whoever missed some reads the newest and has missed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from attrs import field, frozen
+
+from ports.blobs import Grant
+from ports.nodes import Gpu
+from ports.units import Span
+from ports.workloads import Environment, Exit, RunId, Slot
+
+
+@frozen
+class ClusterNode:
+    """A machine that the engine knows. name: from its label `gridweave.io/node`, else its host name.
+
+    gpus: what its labels say, for a fleet without real ones; None: its agent must probe. owner: what its label
+    says, "" if nothing.
+    """
+
+    name: str
+    alive: bool
+    owner: str = ""
+    gpus: tuple[Gpu, ...] | None = None
+    labels: dict[str, str] = field(factory=dict)
+
+
+class ReportState(StrEnum):
+    PREPARING = "preparing"  # inputs are fetched, the environment is built
+    READY = "ready"  # a process is warm and waits for `go`
+    RUNNING = "running"
+    GONE = "gone"  # every process of the run is gone
+
+
+@frozen
+class StoredResult:
+    """The result blob as the agent has uploaded it."""
+
+    key: str
+    size: int
+    sha256: str
+    raised: bool
+
+
+@frozen
+class RunReport:
+    """What an agent knows of a run now.
+
+    ran: from `go` until now or gone. gone_at_go: False if `go` was never obeyed. detail: of setting up, for
+    people. stored: result and all logs are uploaded, or there is nothing to upload. stored_error: why not yet.
+    """
+
+    run: RunId
+    state: ReportState
+    ran: Span = Span(0)
+    started: bool = False
+    detail: str = ""
+    exit: Exit | None = None
+    result: StoredResult | None = None
+    stored: bool = False
+    stored_error: str = ""
+    slots: tuple[Slot, ...] = ()
+    epoch: int = 0
+
+
+@frozen
+class Hello:
+    """An agent's answer to hello: itself, its GPUs and every run that it knows. python: "3.11.7"."""
+
+    node: str
+    incarnation: str
+    epoch: int
+    python: str
+    cloudpickle: str
+    gpus: tuple[Gpu, ...]
+    runs: tuple[RunReport, ...]
+
+
+@frozen
+class Reports:
+    """Reports that changed after `cursor`, and the cursor to ask on from. ran: of every live run."""
+
+    reports: tuple[RunReport, ...]
+    cursor: str
+    ran: dict[RunId, Span] = field(factory=dict)
+
+
+@frozen
+class Prepare:
+    """Set up a run up to the point where it only waits for `go`.
+
+    name: for logs. slots: those of this node. gpu_totals: MiB of each slot's GPU, in order (for memory fractions).
+    inputs: grants to read: "function", "args" and maybe "code", "working_dir". output: grant to write the run's prefix.
+    """
+
+    run: RunId
+    user: str
+    name: str
+    slots: tuple[Slot, ...]
+    env: Environment
+    inputs: dict[str, Grant]
+    output: Grant
+    setup_bound: Span
+
+
+@frozen
+class Go:
+    """Start the user's code. Obeyed once, whatever comes twice. max_runtime: the agent ends it after that."""
+
+    run: RunId
+    max_runtime: Span | None = None
+
+
+@frozen
+class Kill:
+    """End every process of the run. grace: between SIGTERM and SIGKILL."""
+
+    run: RunId
+    grace: Span = Span(3000)
+
+
+@frozen
+class Renew:
+    """A fresh grant in place of one that may have expired."""
+
+    run: RunId
+    output: Grant
+
+
+@frozen
+class Forget:
+    """The run is closed: its traces on the node may go."""
+
+    run: RunId
+
+
+Command = Prepare | Go | Kill | Renew | Forget
+
+
+@frozen
+class Answer:
+    """To one command. known: the agent knows the run. error: why it refused, "" if it did not."""
+
+    ok: bool
+    error: str = ""
+    known: bool = True
+
+
+class Agent(Protocol):
+    """One node's agent. Every method raises Unavailable if it can't be asked, StaleEpoch if it obeys a newer term."""
+
+    def hello(self, epoch: int) -> Hello:
+        """Introduce the scheduler of that term; from then on commands of older epochs are refused."""
+        ...
+
+    def command(self, epoch: int, commands: Sequence[Command]) -> tuple[Answer, ...]:
+        """Each command is idempotent and answered on its own. Nothing here waits for a run."""
+        ...
+
+    def reports(self, cursor: str, wait: Span) -> Reports:
+        """What changed since `cursor` ("" is: everything); waits up to `wait` for the first change."""
+        ...
+
+
+class Cluster(Protocol):
+    """The engine that carries agents to nodes. Raises Unavailable when it does not answer."""
+
+    def nodes(self) -> tuple[ClusterNode, ...]: ...
+
+    def agent(self, node: ClusterNode) -> Agent:
+        """That node's agent, started if there is none. May take seconds."""
+        ...
+
+    def address(self, node: str) -> str:
+        """Base URL of that node's agent, "" if it is not known."""
+        ...

@@ -1,0 +1,126 @@
+"""The credit service: balances, holds, charges. Every answer is safe to ask for again.
+
+A charge posts totals, not increments: the service posts the difference to the highest that it has seen, so
+replays, reordering and two billers are harmless. Accounts: `user:<id>`, `provider:<id>`, `org`, `platform`,
+and `issue`, from which credits that an admin grants come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from attrs import frozen
+
+from ports.units import Credits, Instant, Span
+from ports.workloads import RunId
+
+
+def user_account(user: str) -> str:
+    return f"user:{user}"
+
+
+def owner_account(owner: str) -> str:
+    """Who earns for that owner's hardware: `org`, or `provider:<id>`."""
+    return owner
+
+
+PLATFORM = "platform"
+ISSUE = "issue"
+
+
+@frozen
+class Account:
+    """balance: may be below 0. held: the sum of open holds. plan: "free" or "paid", as the service knows it; "" if it does not."""
+
+    name: str
+    balance: Credits
+    held: Credits
+    plan: str = ""
+
+
+class HoldState(StrEnum):
+    OPEN = "open"
+    REFUSED = "refused"  # not remembered: may be asked again
+    CLOSED = "closed"  # voided before: this key can't be authorised any more
+
+
+@frozen
+class HoldAnswer:
+    """need and have (balance less open holds), as they were in the step that decided."""
+
+    state: HoldState
+    need: Credits
+    have: Credits
+
+
+@frozen
+class Charge:
+    """Totals of a run so far. payer: account. until: `ran` that they cover. totals: per credited account."""
+
+    run: RunId
+    uid: str
+    payer: str
+    until: Span
+    totals: dict[str, Credits]
+
+
+class ChargeState(StrEnum):
+    POSTED = "posted"  # the difference to the highest seen, which may be 0, is in the journal
+    STALE = "stale"  # an equal or later `until` is posted already: nothing to do
+    REFUSED = "refused"  # a later `until` with a lower total: a bug somewhere; nothing was posted
+
+
+@frozen
+class ChargeAnswer:
+    """balance: of the payer after it. charged: sum of the totals that count now."""
+
+    state: ChargeState
+    balance: Credits
+    charged: Credits
+    detail: str = ""
+
+
+@frozen
+class Entry:
+    """One posting line of the journal: `amount` into (or, negative, out of) `account`. run: as text, "" if none."""
+
+    seq: int
+    at: Instant
+    transaction: int
+    account: str
+    amount: Credits
+    kind: str
+    key: str
+    run: str = ""
+    until: Span = Span(0)
+    memo: str = ""
+
+
+class CreditService(Protocol):
+    """Raises Unavailable when it does not answer; whether it acted is then unknown, and asking again is right."""
+
+    def account(self, name: str) -> Account:
+        """An account never heard of has a balance of 0."""
+        ...
+
+    def authorise(self, key: str, account: str, amount: Credits) -> HoldAnswer:
+        """Open a hold if balance less open holds covers it, in one step. The same key again: the same hold."""
+        ...
+
+    def void(self, key: str) -> None:
+        """Give a hold back, and bar a later authorise of that key. Doing it twice is doing it once."""
+        ...
+
+    def charge(self, charges: Sequence[Charge]) -> tuple[ChargeAnswer, ...]:
+        """Each charge stands for itself, and is never refused for want of money."""
+        ...
+
+    def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        """A one-off posting whose lines sum to zero. False: that key was posted before. Raises Refused if they do not."""
+        ...
+
+    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
+        """Entries of one account with `seq` above `after`, oldest first."""
+        ...

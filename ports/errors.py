@@ -1,0 +1,128 @@
+"""Two families of errors, each carrying the facts that explain it.
+
+`Refused`: the request cannot be; it says what would make it possible.
+`Unavailable`: the world does not answer; asking again later is right, and nothing is lost.
+`Conflict` is neither: it tells a writer that it decided on a stale reading and must decide anew.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+
+class GridweaveError(Exception):
+    """Root of all errors that a caller may want to catch."""
+
+
+@frozen
+class Refused(GridweaveError):
+    """The request cannot be fulfilled as it stands.
+
+    field: which part of the request is meant, as the caller named it; empty if none.
+    remedy: what the caller can do about it.
+    """
+
+    message: str
+    field: str = ""
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.message, self.remedy) if part)
+
+    def __attrs_post_init__(self) -> None:
+        Exception.__init__(self, self.message)
+
+
+def _cut(value: object) -> str:
+    return str(value)[:200]
+
+
+@frozen
+class Invalid(Refused):
+    """A value is malformed or out of range. `value` is what came, as text, cut to 200 characters."""
+
+    value: str = field(default="", converter=_cut)
+
+
+@frozen
+class NotFound(Refused):
+    """There is no such object for this caller."""
+
+
+@frozen
+class Forbidden(Refused):
+    """The caller lacks the role that this route needs."""
+
+
+@frozen
+class CannotAfford(Refused):
+    """The balance less open holds does not cover the preflight amount. Both in micro-credits."""
+
+    need: int = 0
+    have: int = 0
+
+
+@frozen
+class NeverFits(Refused):
+    """No GPU that this caller may use could ever hold the ask. `largest` in MiB, 0 if there is none."""
+
+    largest: int = 0
+
+
+@frozen
+class VersionMismatch(Refused):
+    """Client and cluster differ in a version that must agree."""
+
+    client: str = ""
+    cluster: str = ""
+
+
+@frozen
+class KeyReused(Refused):
+    """The idempotency key came before with another body."""
+
+
+@frozen
+class StaleEpoch(Refused):
+    """A scheduler of an older term gave a command. `newest` is the epoch that the other side has seen."""
+
+    newest: int = 0
+
+
+@frozen
+class Conflict(GridweaveError):
+    """The stored version is not the one that the writer read. Read again and decide again."""
+
+    key: str
+
+    def __attrs_post_init__(self) -> None:
+        Exception.__init__(self, f"{self.key} was changed by another writer")
+
+
+@frozen
+class AlreadyExists(Conflict):
+    """An object of that key is stored already."""
+
+
+@frozen
+class IllegalTransition(GridweaveError):
+    """A write would move a workload along no edge of the phase table: a bug in the writer."""
+
+    key: str
+    was: str
+    wanted: str
+
+    def __attrs_post_init__(self) -> None:
+        Exception.__init__(self, f"{self.key}: {self.was} -> {self.wanted} is not allowed")
+
+
+@frozen
+class Unavailable(GridweaveError):
+    """Something that we depend on does not answer. `retry_after_s`: when asking again makes sense."""
+
+    what: str
+    detail: str = ""
+    retry_after_s: int = 5
+
+    def __attrs_post_init__(self) -> None:
+        Exception.__init__(self, f"{self.what} is not available{': ' if self.detail else ''}{self.detail}")
