@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from ports.blobs import Grant
 from ports.nodes import Gpu
-from ports.units import Span
+from ports.units import Mib, Span
 from ports.workloads import Environment, Exit, RunId, Slot
 
 
@@ -54,7 +54,7 @@ class StoredResult:
 class RunReport:
     """What an agent knows of a run now.
 
-    ran: from `go` until now or gone. gone_at_go: False if `go` was never obeyed. detail: of setting up, for
+    ran: from `go` until now or gone. started: whether `go` was obeyed. detail: of setting up, for
     people. stored: result and all logs are uploaded, or there is nothing to upload. stored_error: why not yet.
     """
 
@@ -94,19 +94,29 @@ class Reports:
 
 
 @frozen
+class Input:
+    """An input to fetch, and what it must be: an agent refuses other bytes."""
+
+    sha256: str
+    size: int
+    grant: Grant
+
+
+@frozen
 class Prepare:
     """Set up a run up to the point where it only waits for `go`.
 
-    name: for logs. slots: those of this node. gpu_totals: MiB of each slot's GPU, in order (for memory fractions).
-    inputs: grants to read: "function", "args" and maybe "code", "working_dir". output: grant to write the run's prefix.
+    name: for logs. slots: those of this node. totals: of each slot's GPU, in order (for memory fractions).
+    inputs: "function", "args" and maybe "code", "working_dir". output: grant to write the run's prefix.
     """
 
     run: RunId
     user: str
     name: str
     slots: tuple[Slot, ...]
+    totals: tuple[Mib, ...]
     env: Environment
-    inputs: dict[str, Grant]
+    inputs: dict[str, Input]
     output: Grant
     setup_bound: Span
 

@@ -1,0 +1,55 @@
+"""Closing a job: final charge, hold given back, manifest, terminal phase. No GPU waits for any of it.
+
+Each step may be taken twice: a charge posts totals, a void is remembered, a manifest is the same bytes.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from core import lifecycle
+from core.charges import totals
+from core.funding import fund
+from core.house import House
+from core.manifest import manifest, manifest_key
+from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
+from ports.units import Credits, Span
+from ports.workloads import RESULT_STORED, Job, Phase, RunState
+
+
+def settle(house: House, job: Job) -> None:
+    """Whatever remains to be done for a job that holds no GPU. Raises Refused, Conflict or Unavailable."""
+    if job.status.phase is Phase.PENDING:
+        fund(house, job)
+    elif job.status.phase is Phase.CLOSING:
+        close(house, job)
+
+
+def close(house: House, job: Job) -> Job:
+    """Raises Unavailable (try again) or Conflict (look again); the phase is terminal after it."""
+    if job.status.run is not None and not job.status.holds(RESULT_STORED):
+        return job
+    alarm = ""
+    charged = Credits(0)
+    if job.spec.billed:
+        answers = house.credits.charge(final_charges(job)) if job.status.runs else ()
+        alarm = "; ".join(answer.detail for answer in answers if answer.state is ChargeState.REFUSED)
+        charged = sum_of(answers)
+        house.credits.void(job.uid)
+    now = house.clock.now()
+    status = lifecycle.closed(job.status, charged, now, job.spec.billed, alarm)
+    house.blobs.put(manifest_key(job.id), [manifest(evolve(job, status=status), now)])
+    return house.workloads.replace(evolve(job, status=status))
+
+
+def final_charges(job: Job) -> tuple[Charge, ...]:
+    """One for each run that ran."""
+    return tuple(
+        Charge(run.id, job.uid, user_account(job.spec.user), run.ran, totals(run.price, run.ran))
+        for run in job.status.runs
+        if run.state is RunState.ENDED and run.ran > Span(0)
+    )
+
+
+def sum_of(answers: tuple[ChargeAnswer, ...]) -> Credits:
+    return Credits(sum(answer.charged.micro for answer in answers))

@@ -1,0 +1,94 @@
+"""The fleet as one consistent snapshot: every GPU, and how much of it is booked, quarantined and free."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from attrs import field, frozen
+
+from core.ledger import VramLedger
+from ports.nodes import Gpu, NodeRecord, NodeState
+from ports.units import Mib
+from ports.workloads import Job, RunState
+
+
+@frozen
+class FleetGpu:
+    """One GPU. free: what is neither booked nor quarantined."""
+
+    gpu: Gpu
+    booked: Mib
+    quarantined: Mib
+
+    @property
+    def free(self) -> Mib:
+        return Mib(max(0, self.gpu.total.n - self.booked.n - self.quarantined.n))
+
+
+@frozen
+class FleetNode:
+    record: NodeRecord
+    gpus: tuple[FleetGpu, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether new bookings may go here."""
+        return self.record.status.state is NodeState.READY and not self.record.spec.drain
+
+
+@frozen
+class Fleet:
+    """records: by name. live: jobs that hold slots."""
+
+    nodes: tuple[FleetNode, ...]
+    live: tuple[Job, ...] = ()
+    _gpus: dict[tuple[str, int], Gpu] = field(factory=dict)
+
+    def gpu(self, node: str, index: int) -> Gpu | None:
+        return self._gpus.get((node, index))
+
+    def owner(self, node: str) -> str:
+        return next((each.record.status.owner for each in self.nodes if each.record.name == node), "")
+
+    def ledger(self) -> VramLedger:
+        """A ledger of its own in the state of this snapshot. Costs a walk over fleet and live runs."""
+        made = VramLedger()
+        for node in self.nodes:
+            status = node.record.status
+            if status.gpus and status.owner:
+                made.add_node(node.record.name, status.owner, status.gpus, drain=not node.usable)
+        for job in self.live:
+            for run in job.status.runs:
+                if run.state is not RunState.ENDED:
+                    made.adopt(run.id, run.placement)
+        return made
+
+
+def fold(records: Iterable[NodeRecord], live: Iterable[Job]) -> Fleet:
+    """The snapshot of these records and of the slots that these jobs hold."""
+    booked: dict[tuple[str, int], int] = defaultdict(int)
+    holding = []
+    for job in live:
+        for run in job.status.runs:
+            if run.state is not RunState.ENDED:
+                holding.append(job)
+                for slot in run.placement:
+                    booked[slot.node, slot.gpu] += slot.mib.n
+    nodes, gpus = [], {}
+    for record in sorted(records, key=lambda each: each.name):
+        quarantined: dict[int, int] = defaultdict(int)
+        for each in record.status.quarantine:
+            quarantined[each.gpu] += each.mib.n
+        for gpu in record.status.gpus:
+            gpus[record.name, gpu.index] = gpu
+        nodes.append(
+            FleetNode(
+                record,
+                tuple(
+                    FleetGpu(gpu, Mib(booked[record.name, gpu.index]), Mib(quarantined[gpu.index]))
+                    for gpu in sorted(record.status.gpus, key=lambda each: each.index)
+                ),
+            )
+        )
+    return Fleet(tuple(nodes), tuple(holding), gpus)

@@ -1,0 +1,37 @@
+"""Reading and cancelling jobs. Another user's job does not exist."""
+
+from __future__ import annotations
+
+from attrs import evolve
+
+from core.callers import Caller
+from core.house import House
+from ports.errors import Conflict, NotFound
+from ports.workloads import TERMINAL, Job, JobFilter, Page, Phase
+
+
+def find(house: House, caller: Caller, job_id: str) -> Job:
+    """Raises NotFound if there is none, or none of this caller's; an admin sees all."""
+    job = house.workloads.get(job_id)
+    if job is None or not (caller.admin or job.spec.user == caller.user):
+        raise NotFound("There is no such job.", "id", "`gridweave ps` lists your jobs.")
+    return job
+
+
+def listing(house: House, caller: Caller, which: JobFilter, cursor: str = "", limit: int = 100) -> Page:
+    """The caller's jobs, newest first; an admin's filter may name any user or none."""
+    if not caller.admin:
+        which = evolve(which, user=caller.user)
+    return house.workloads.list(which, cursor, limit, newest_first=True)
+
+
+def cancel(house: House, caller: Caller, job_id: str) -> Job:
+    """Flag a job; the scheduler ends it. Flagging twice is flagging once, and what has ended stays as it ended."""
+    while True:
+        job = find(house, caller, job_id)
+        if job.status.phase in TERMINAL or job.status.phase is Phase.CLOSING or job.status.cancel is not None:
+            return job
+        try:
+            return house.workloads.replace(evolve(job, status=evolve(job.status, cancel=house.clock.now())))
+        except Conflict:
+            continue  # somebody moved it on: look again

@@ -1,0 +1,48 @@
+"""What an ask would cost and hold, and whether any machine could ever take it."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from core.fleet import Fleet
+from core.house import House
+from core.owners import SELF_HOST, Pool
+from core.pricing import dearest
+from core.pricing import hold as hold_for
+from ports.errors import NeverFits
+from ports.units import Credits, Instant, Rate
+from ports.workloads import Ask
+
+
+@frozen
+class Quote:
+    """rate: of the dearest pool that the ask allows. hold: for the preflight time. billed: False: both are 0."""
+
+    rate: Rate
+    hold: Credits
+    billed: bool
+
+
+def quote(house: House, ask: Ask, wanted: tuple[Pool, ...], fleet: Fleet, now: Instant) -> Quote:
+    if not house.terms.credits_enabled or ask.owner == SELF_HOST:
+        return Quote(Rate(0), Credits(0), False)
+    rate = dearest(ask, wanted, fleet.classes(), house.tariffs.in_force(now))
+    return Quote(rate, hold_for(rate, house.terms.preflight), True)
+
+
+def check_fits(fleet: Fleet, ask: Ask, wanted: tuple[Pool, ...]) -> None:
+    """Raise NeverFits if no GPU of the fleet could ever hold the ask. A fleet without GPUs refuses nothing: nodes may join."""
+    known = [node for node in fleet.nodes if node.gpus]
+    if not known:
+        return
+    largest = fleet.ledger().largest(ask, wanted)
+    if largest < ask.mib:
+        shape = f"{ask.gpus} GPU{'s' if ask.gpus > 1 else ''} with {ask.mib} each" + (f" ({ask.model})" if ask.model else "")
+        raise NeverFits(
+            f"No node of this fleet that you may use could ever hold {shape}.",
+            "vram",
+            f"The largest that could be given in this shape is {largest} per GPU; `gridweave gpus` shows the fleet."
+            if largest.n
+            else "There is none of this shape at any size; `gridweave gpus` shows the fleet.",
+            largest.n,
+        )

@@ -1,0 +1,106 @@
+"""The billing tick: totals so far of everything that runs, posted in few requests.
+
+It reads running times from the node records and prices from the objects; no clock, no tariff. Any number of
+billers at once post the same totals, and a total that is posted twice is posted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from attrs import evolve, frozen
+
+from core.charges import totals
+from core.house import House
+from ports.credits import Charge, ChargeState, user_account
+from ports.errors import Conflict
+from ports.metering import Metering, Usage
+from ports.units import Credits, Span
+from ports.workloads import LOW_BALANCE, ConditionStatus, Job, JobFilter, Phase, RunState
+
+BATCH = 500
+_HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
+_FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})
+
+
+@frozen
+class Ticked:
+    """What one round did. posted: charges that changed something. refused: alarms, in words. flagged: jobs whose user has run dry."""
+
+    runs: int = 0
+    posted: int = 0
+    stale: int = 0
+    refused: tuple[str, ...] = ()
+    flagged: int = 0
+
+
+def tick(house: House, metering: Metering) -> Ticked:
+    """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
+    if not house.terms.credits_enabled:
+        return Ticked()
+    ran = {run: span for record in house.nodes.list() for run, span in _of(record.status.ran)}
+    result, dry = Ticked(), set[str]()
+    charges = _charges(house, ran)
+    while batch := list(islice(charges, BATCH)):
+        answers = house.credits.charge([charge for charge, _ in batch])
+        metering.record(_usage(house, batch, [answer.charged for answer in answers]))
+        for (charge, job), answer in zip(batch, answers, strict=True):
+            if answer.balance <= Credits(0):
+                dry.add(job.spec.user)
+            result = evolve(
+                result,
+                runs=result.runs + 1,
+                posted=result.posted + (answer.state is ChargeState.POSTED),
+                stale=result.stale + (answer.state is ChargeState.STALE),
+                refused=result.refused + ((f"{charge.run}: {answer.detail}",) if answer.state is ChargeState.REFUSED else ()),
+            )
+    return evolve(result, flagged=sum(_flag(house, user) for user in sorted(dry)))
+
+
+def _of(ran: dict[str, Span]) -> Iterator[tuple[str, Span]]:
+    yield from ran.items()
+
+
+def _charges(house: House, ran: dict[str, Span]) -> Iterator[tuple[Charge, Job]]:
+    for job in jobs(house, _HOLDING):
+        run = job.status.run
+        if run is None or run.state is RunState.ENDED or not job.spec.billed:
+            continue
+        span = ran.get(str(run.id), Span(0))
+        if span > Span(0):
+            yield Charge(run.id, job.uid, user_account(job.spec.user), span, totals(run.price, span)), job
+
+
+def jobs(house: House, which: JobFilter) -> Iterator[Job]:
+    """All of them, a page at a time."""
+    cursor = ""
+    while True:
+        page = house.workloads.list(which, cursor, BATCH)
+        yield from page.jobs
+        cursor = page.cursor
+        if not cursor:
+            return
+
+
+def _usage(house: House, batch: Sequence[tuple[Charge, Job]], charged: Sequence[Credits]) -> list[Usage]:
+    now = house.clock.now()
+    return [
+        Usage(f"{job.uid}/{charge.run}/{charge.until.ms}", now, job.spec.user, charge.run, "tick", charge.until, total)
+        for (charge, job), total in zip(batch, charged, strict=True)
+    ]
+
+
+def _flag(house: House, user: str) -> int:
+    """Flag what a user still has, so that the scheduler ends it. A conflict is left to the next round."""
+    flagged = 0
+    for job in jobs(house, JobFilter(user=user, phases=_FLAGGED)):
+        if job.status.holds(LOW_BALANCE) or not job.spec.billed:
+            continue
+        marked = job.status.with_condition(LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), "BalanceExhausted", "The balance is used up.")
+        try:
+            house.workloads.replace(evolve(job, status=marked))
+        except Conflict:
+            continue
+        flagged += 1
+    return flagged

@@ -1,0 +1,100 @@
+"""Hosts the scheduler and the biller in a process that has other work: wait for the lock, run a term, again.
+
+In the embedded default that process is a gateway; whichever holds the lock schedules, the others wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+from attrs import define, field
+
+from core.house import House
+from core.tick import tick
+from ports.cluster import Cluster
+from ports.errors import Unavailable
+from ports.leadership import Epochs, Leadership
+from ports.metering import Metering
+from ports.units import Span
+from runtimes.batch.term import Term
+
+log = structlog.get_logger("gridweave.host")
+LOCK_EVERY_S = 1.0
+
+
+@define
+class Host:
+    """connect: makes the cluster's adapter when a term begins; closed by `disconnect` when it ends."""
+
+    house: House
+    leadership: Leadership
+    epochs: Epochs
+    metering: Metering
+    connect: Callable[[], Cluster]
+    disconnect: Callable[[Cluster], None]
+    tick_every: Span
+    scheduling: bool = field(default=False, init=False)
+    _stop: threading.Event = field(factory=threading.Event, init=False)
+    _term: Term | None = field(default=None, init=False)
+    _threads: list[threading.Thread] = field(factory=list, init=False)
+
+    def start(self) -> None:
+        self._threads = [threading.Thread(target=self.run, name="scheduler", daemon=True)]
+        if self.house.terms.credits_enabled:
+            self._threads.append(threading.Thread(target=self._bill, name="biller", daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout_s: float = 15.0) -> None:
+        """End the term, give the lock back."""
+        self._stop.set()
+        if self._term is not None:
+            self._term.stop()
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def run(self) -> None:
+        """Terms, one after another, until stopped. Blocks."""
+        newest = 0
+        while not self._stop.is_set():
+            try:
+                if not self.leadership.acquire():
+                    self._stop.wait(LOCK_EVERY_S)
+                    continue
+                newest = self._one_term(newest)
+            except Unavailable as error:
+                log.warning("no term could be held", error=str(error))
+            except Exception:
+                log.exception("a term failed")
+            self._stop.wait(LOCK_EVERY_S)
+        self.leadership.release()
+
+    def _one_term(self, newest: int) -> int:
+        cluster = self.connect()
+        self._term = Term(self.house, cluster, self.epochs, self.leadership.acquire, newest)
+        if self._stop.is_set():
+            self._term.stop()
+        self.scheduling = True
+        try:
+            self._term.run()
+            return self._term.newest
+        finally:
+            self.scheduling = False
+            self.disconnect(cluster)
+
+    def _bill(self) -> None:
+        """A round per tick; one that takes longer than the interval only makes the next one later."""
+        while not self._stop.wait(self.tick_every.seconds):
+            try:
+                done = tick(self.house, self.metering)
+            except Unavailable as error:
+                log.warning("a billing round was cut short", error=str(error))
+                continue
+            except Exception:
+                log.exception("a billing round failed")
+                continue
+            for alarm in done.refused:
+                log.error("a charge was refused", detail=alarm)
+            log.debug("billed", runs=done.runs, posted=done.posted, flagged=done.flagged)

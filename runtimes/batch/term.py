@@ -1,0 +1,184 @@
+"""One term of scheduling, with its threads: from taking the epoch to losing the lock or being told to stop.
+
+One thread decides (core.schedule); the others only carry: changes of the store, nodes of the cluster, a line per
+agent, and a small pool that settles what holds no GPU any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+
+import structlog
+from attrs import define, field
+
+from core.close import settle
+from core.house import House
+from core.schedule import Pace, Scheduler
+from ports.cluster import Cluster, Command
+from ports.errors import Conflict, GridweaveError, Refused, Unavailable
+from ports.leadership import Epochs
+from ports.units import Span
+from ports.workloads import Job
+from runtimes.batch.events import Answered, Changed, Deposed, Event, NodeDown, NodeUp, Reported, Settled
+from runtimes.batch.link import NodeLink
+
+log = structlog.get_logger("gridweave.scheduler")
+WATCH = Span(5_000)
+IDLE_S = 1.0  # a round at least so often, for what time alone moves on
+NODES_EVERY_S = 2.0
+SETTLERS = 4
+BURST = 1_000  # events folded before a round is taken
+
+
+@define
+class Term:
+    """keep: asked now and then; False ends the term."""
+
+    house: House
+    cluster: Cluster
+    epochs: Epochs
+    keep: Callable[[], bool]
+    at_least: int = 0
+    pace: Pace = field(factory=Pace)
+    newest: int = 0
+    _inbox: SimpleQueue[Event] = field(factory=SimpleQueue, init=False)
+    _links: dict[str, NodeLink] = field(factory=dict, init=False)
+    _stop: threading.Event = field(factory=threading.Event, init=False)
+
+    def stop(self) -> None:
+        """Ask the term to end; `run` returns soon after."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Until stopped, deposed or not kept. Raises Unavailable if it can't even begin."""
+        epoch = take_epoch(self.epochs, self.at_least)
+        cursor = self.house.workloads.changes("").cursor
+        with ThreadPoolExecutor(SETTLERS, "settle") as pool:
+            scheduler = Scheduler(self.house, epoch, self._send, lambda job: self._settle(pool, job), self.pace)
+            scheduler.boot()
+            log.info("scheduling", epoch=epoch)
+            carriers = [
+                threading.Thread(target=self._watch_store, args=(cursor,), name="watch-store", daemon=True),
+                threading.Thread(target=self._watch_cluster, args=(epoch,), name="watch-cluster", daemon=True),
+            ]
+            for each in carriers:
+                each.start()
+            try:
+                self._decide(scheduler)
+            finally:
+                self._stop.set()
+                for link in self._links.values():
+                    link.stop()
+                for link in self._links.values():
+                    link.join(WATCH.seconds * 2)
+                for each in carriers:
+                    each.join(WATCH.seconds * 2)
+
+    def _decide(self, scheduler: Scheduler) -> None:
+        while not self._stop.is_set() and self.keep():
+            for event in self._events():
+                if isinstance(event, Deposed):
+                    self.newest = event.newest
+                    log.warning("a newer term exists", epoch=scheduler.epoch, newest=event.newest)
+                    return
+                self._fold(scheduler, event)
+            try:
+                scheduler.round()
+            except Unavailable as error:
+                log.warning("a round was cut short", error=str(error))
+                self._stop.wait(IDLE_S)
+
+    def _events(self) -> list[Event]:
+        """What has come, after waiting a while for the first."""
+        try:
+            events = [self._inbox.get(timeout=IDLE_S)]
+        except Empty:
+            return []
+        while len(events) < BURST:
+            try:
+                events.append(self._inbox.get_nowait())
+            except Empty:
+                break
+        return events
+
+    @staticmethod
+    def _fold(scheduler: Scheduler, event: Event) -> None:
+        try:
+            match event:
+                case Changed(changes):
+                    scheduler.changed(changes)
+                case Reported(name, reports):
+                    scheduler.reported(name, reports)
+                case NodeUp(node, hello, address):
+                    scheduler.node_up(node, hello, address)
+                case NodeDown(name, why):
+                    scheduler.node_down(name, why)
+                case Answered(name, command, answer):
+                    scheduler.answered(name, command, answer)
+                case Settled(job_id):
+                    scheduler.settled(job_id)
+        except (Unavailable, Conflict) as error:
+            log.warning("an event was folded in part", kind=type(event).__name__, error=str(error))
+
+    def _send(self, name: str, command: Command) -> None:
+        link = self._links.get(name)
+        if link is not None:
+            link.send(command)
+
+    def _settle(self, pool: ThreadPoolExecutor, job: Job) -> None:
+        pool.submit(self._settle_one, job)
+
+    def _settle_one(self, job: Job) -> None:
+        try:
+            settle(self.house, job)
+        except Refused as error:
+            log.info("withdrawn", job=job.id, user=job.spec.user, why=str(error))
+        except GridweaveError as error:
+            log.warning("not settled yet", job=job.id, user=job.spec.user, error=str(error))
+        except Exception:
+            log.exception("settling failed", job=job.id, user=job.spec.user)
+        finally:
+            self._inbox.put(Settled(job.id))
+
+    def _watch_store(self, cursor: str) -> None:
+        while not self._stop.is_set():
+            try:
+                changes = self.house.workloads.changes(cursor, WATCH)
+            except Unavailable as error:
+                log.warning("the store can't be watched", error=str(error))
+                self._stop.wait(IDLE_S)
+                continue
+            cursor = changes.cursor
+            if changes.jobs or changes.deleted:
+                self._inbox.put(Changed(changes))
+
+    def _watch_cluster(self, epoch: int) -> None:
+        while not self._stop.is_set():
+            try:
+                seen = self.cluster.nodes()
+            except Unavailable as error:
+                log.warning("the cluster can't be asked", error=str(error))
+                seen = ()
+            for node in seen:
+                link = self._links.get(node.name)
+                if link is not None:
+                    link.node = node
+                elif node.alive:
+                    self._links[node.name] = link = NodeLink(node, self.cluster, epoch, self._inbox.put)
+                    link.start()
+            self._stop.wait(NODES_EVERY_S)
+
+
+def take_epoch(epochs: Epochs, at_least: int = 0) -> int:
+    """The next epoch: above the stored one and every one that an agent has named."""
+    while True:
+        seen = epochs.read()
+        epoch = max(seen, at_least) + 1
+        try:
+            epochs.raise_to(epoch, seen)
+        except Conflict:
+            continue
+        return epoch
