@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from core.fleet import Hardware
 from core.house import House
 from ports.blobs import INPUTS, Grant, input_key, run_prefix
 from ports.cluster import Input, Prepare
-from ports.nodes import Gpu
-from ports.units import Mib
 from ports.workloads import Job
 
 
-def prepare_command(house: House, job: Job, node: str, gpu: Callable[[str, int], Gpu | None]) -> Prepare:
+def prepare_command(house: House, job: Job, node: str, hardware: Hardware) -> Prepare:
     run, spec = job.status.run, job.spec
     if run is None:
         raise ValueError(f"{job.id} has no run to prepare")
@@ -24,7 +21,7 @@ def prepare_command(house: House, job: Job, node: str, gpu: Callable[[str, int],
         for name, blob in blobs.items()
         if blob is not None
     }
-    totals = [found.total if (found := gpu(slot.node, slot.gpu)) is not None else Mib(0) for slot in slots]
+    totals = [hardware.gpu(slot.node, slot.gpu).total for slot in slots]
     return Prepare(run.id, spec.user, spec.name, slots, tuple(totals), spec.env, inputs, output_grant(house, job), house.terms.setup_bound)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from core.callers import Caller
-from core.fleet import Fleet
+from core.inventory import Fleet
 from core.house import House
 from core.ledger import NoRoom
 from core.owners import pools
@@ -50,5 +50,5 @@ def estimate(house: House, caller: Caller, ask: Ask, fleet: Fleet) -> Estimate:
         return Estimate(given.rate, given.hold, balance, affordable, None, None, found.reason, found.short_by, names)
     placed = Rate(0)
     if given.billed:
-        placed = rate_of(price(found, fleet.gpu, fleet.owner, house.tariffs.in_force(now), caller.user))
+        placed = rate_of(price(found, fleet, house.tariffs.in_force(now), caller.user))
     return Estimate(given.rate, given.hold, balance, affordable, found, placed, "", Mib(0), names)

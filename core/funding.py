@@ -50,7 +50,9 @@ def stage_inputs(house: House, job: Job) -> None:
                 f"{name} was not uploaded, or its upload has expired.", name, "POST /v1/uploads first, then submit again.", blob.sha256
             ) from error
         if stored.size != blob.size:
-            raise Invalid(f"{name} is {stored.size} bytes, not {blob.size}.", f"{name}.size", "Send the size of what you uploaded.", str(blob.size))
+            raise Invalid(
+                f"{name} is {stored.size} bytes, not {blob.size}.", f"{name}.size", "Send the size of what you uploaded.", str(blob.size)
+            )
 
 
 def _authorise(house: House, job: Job) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from core.fleet import Fleet, fold
+from core.inventory import Fleet, fold
 from ports.nodes import NodeRecord
 from ports.workloads import TERMINAL, Changes, Job, Phase, RunState
 

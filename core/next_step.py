@@ -143,7 +143,9 @@ def _pending(job: Job, now: Instant, terms: Terms) -> Step:
     if job.status.attempt > terms.retries:
         last = job.status.run
         message = last.exit.message if last is not None and last.exit is not None else ""
-        return CloseUnplaced(Phase.FAILED, "NeverStarted", f"{job.status.attempt} attempts ended before the function started. {message}".strip())
+        return CloseUnplaced(
+            Phase.FAILED, "NeverStarted", f"{job.status.attempt} attempts ended before the function started. {message}".strip()
+        )
     return Queue()
 
 
@@ -190,7 +192,9 @@ def _ended(run: Run, views: Mapping[str, NodeView], lost: set[str]) -> Step:
         message = "Its node can't be asked any more." if unanswered else "Its node's agent does not know it any more."
         how = Exit(ExitKind.RUNNER_LOST, message=message)
         return End(how, ran, unanswered) if started else _never(message, lost=unanswered)
-    how = next((each for each in exits if _is_final(each)), exits[0] if exits else Exit(ExitKind.RUNNER_LOST, message="Its agent gave no exit."))
+    how = next(
+        (each for each in exits if _is_final(each)), exits[0] if exits else Exit(ExitKind.RUNNER_LOST, message="Its agent gave no exit.")
+    )
     if not started and how.kind in (ExitKind.NEVER_RAN, ExitKind.RUNNER_LOST):
         return Requeue(how, "Its process ended before the function started; it will be tried again.")
     return End(how, ran)

@@ -13,8 +13,8 @@ from enum import Enum
 
 from attrs import evolve, frozen
 
+from core.fleet import GpuClass
 from core.owners import Pool, pools
-from core.pricing import GpuClass
 from ports.errors import Refused
 from ports.workloads import Ask, Job
 

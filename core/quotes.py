@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from core.fleet import Fleet
+from core.inventory import Fleet
 from core.house import House
 from core.owners import SELF_HOST, Pool
 from core.pricing import dearest
@@ -26,7 +26,7 @@ class Quote:
 def quote(house: House, ask: Ask, wanted: tuple[Pool, ...], fleet: Fleet, now: Instant) -> Quote:
     if not house.terms.credits_enabled or ask.owner == SELF_HOST:
         return Quote(Rate(0), Credits(0), False)
-    rate = dearest(ask, wanted, fleet.classes(), house.tariffs.in_force(now))
+    rate = dearest(ask, wanted, fleet.ledger().view(), house.tariffs.in_force(now))
     return Quote(rate, hold_for(rate, house.terms.preflight), True)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from attrs import define, evolve, field
 
+from core.fleet import GpuClass, unknown_gpu, unknown_node
 from core.ledger import VramLedger
 from core.next_step import NodeView
 from ports.cluster import ClusterNode, Hello, RunReport
 from ports.errors import Conflict
-from ports.nodes import NodeRecord, NodeRecords, NodeState, NodeStatus, Quarantine
+from ports.nodes import Gpu, NodeRecord, NodeRecords, NodeState, NodeStatus, Quarantine
 from ports.units import Span
 from ports.workloads import Run, RunId
 
@@ -39,6 +40,7 @@ class Roster:
         self._ledger = ledger
         self._ran_every = ran_every
         self._nodes: dict[str, Node] = {}
+        self._classes: tuple[GpuClass, ...] | None = None
 
     def load(self, now: Span) -> None:
         """Take up all records; until a node answers, its GPUs are known but offer nothing."""
@@ -122,6 +124,33 @@ class Roster:
     def get(self, name: str) -> Node | None:
         return self._nodes.get(name)
 
+    def owner(self, node: str) -> str:
+        """Raises NotFound."""
+        found = self._nodes.get(node)
+        if found is None:
+            raise unknown_node(node)
+        return found.record.status.owner
+
+    def gpu(self, node: str, index: int) -> Gpu:
+        """Raises NotFound."""
+        found = self._nodes.get(node)
+        for gpu in found.record.status.gpus if found is not None else ():
+            if gpu.index == index:
+                return gpu
+        raise unknown_gpu(node, index)
+
+    def classes(self) -> tuple[GpuClass, ...]:
+        """Every kind of GPU there is."""
+        if self._classes is None:
+            self._classes = tuple(
+                {
+                    GpuClass(node.record.status.owner, gpu.model, gpu.vendor, gpu.total)
+                    for node in self._nodes.values()
+                    for gpu in node.record.status.gpus
+                }
+            )
+        return self._classes
+
     def all(self) -> tuple[Node, ...]:
         return tuple(self._nodes.values())
 
@@ -182,7 +211,10 @@ class Roster:
         elif not status.gpus:
             state, reason = NodeState.UNFIT, "It has no GPU that its agent can see."
         elif not owner:
-            state, reason = NodeState.UNFIT, "Nobody has said whose it is: set its owner by PUT /v1/admin/nodes, or label it gridweave.io/owner."
+            state, reason = (
+                NodeState.UNFIT,
+                "Nobody has said whose it is: set its owner by PUT /v1/admin/nodes, or label it gridweave.io/owner.",
+            )
         elif spec.owner and node.label_owner and spec.owner != node.label_owner:
             state, reason = NodeState.UNFIT, f"Its record says that it is {spec.owner}'s, its label {node.label_owner}'s."
         changed: NodeStatus = evolve(status, state=state, reason=reason, owner=owner)
@@ -194,6 +226,7 @@ class Roster:
     def _fit(self, node: Node) -> None:
         """Make the ledger's picture of a node that of its record."""
         name, spec, status = node.record.name, node.record.spec, node.record.status
+        self._classes = None
         if spec.gone or not status.gpus or not status.owner:
             self._ledger.remove_node(name)
             return

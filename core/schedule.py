@@ -19,12 +19,11 @@ from core.house import House
 from core.ledger import NoRoom, VramLedger
 from core.next_step import NodeView
 from core.owners import Pool
-from core.pricing import gpu_classes, price
+from core.pricing import price
 from core.queue import Closed, Queue, Turn, narrowed
 from core.roster import Roster
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Reports
 from ports.errors import Conflict
-from ports.nodes import Gpu
 from ports.units import Span
 from ports.workloads import (
     TERMINAL,
@@ -213,7 +212,7 @@ class Scheduler:
         ask, run = job.spec.ask, RunId(job.id, job.status.attempt + 1)
         found: Placement | NoRoom | None = None
         for pool in pools:
-            for narrow in narrowed(ask, pool, closed, gpu_classes(self.ledger)) if closed else (ask,):
+            for narrow in narrowed(ask, pool, closed, self.roster.classes()) if closed else (ask,):
                 found = self.ledger.reserve(run, narrow, (pool,))
                 if not isinstance(found, NoRoom):
                     return self._book(job, found)
@@ -224,7 +223,7 @@ class Scheduler:
         run = RunId(job.id, job.status.attempt + 1)
         try:
             now = self._house.clock.now()
-            given = price(placement, self._gpu, self._house.tariffs.in_force(now), job.spec.user) if job.spec.billed else lifecycle.FREE
+            given = price(placement, self.roster, self._house.tariffs.in_force(now), job.spec.user) if job.spec.billed else lifecycle.FREE
             self._write(job, lifecycle.allocated(job, placement, self.epoch, given, now))
         except Conflict:
             self.ledger.release(run)
@@ -250,7 +249,7 @@ class Scheduler:
     def _prepare(self, job: Job, nodes: tuple[str, ...]) -> None:
         for name in nodes:
             if self._due(name, _run_id(job), Prepare):
-                self._tell(name, prepare_command(self._house, job, name, self._gpu))
+                self._tell(name, prepare_command(self._house, job, name, self.roster))
 
     def _start(self, job: Job) -> None:
         run = job.status.run
@@ -383,10 +382,6 @@ class Scheduler:
             return {}
         now = self._house.clock.elapsed()
         return {name: self.roster.view(name, run.id, now) for name in dict.fromkeys(slot.node for slot in run.placement)}
-
-    def _gpu(self, node: str, index: int) -> Gpu | None:
-        found = self.roster.get(node)
-        return next((gpu for gpu in found.record.status.gpus if gpu.index == index), None) if found is not None else None
 
     def _tell(self, name: str, command: Command) -> None:
         if self._due(name, command.run, type(command)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from core.callers import Caller
-from core.fleet import Fleet
+from core.inventory import Fleet
 from core.funding import fund
 from core.house import House
 from core.names import job_id
@@ -53,7 +53,7 @@ def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -
     earlier = house.workloads.get(name)
     if earlier is not None:
         return _replay(house, earlier, submission, fleet)
-    check_versions(house, submission.python, submission.cloudpickle)
+    check_versions(house, fleet, submission.python, submission.cloudpickle)
     wanted = pools(caller.user, caller.plan, submission.ask.owner)
     check_fits(fleet, submission.ask, wanted)
     now = house.clock.now()
@@ -86,26 +86,30 @@ def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -
     return Submitted(fund(house, created), True, given.rate)
 
 
-def check_versions(house: House, python: str, cloudpickle: str) -> None:
-    """A pickle travels only between the same Python minor version and cloudpickle major. Raises VersionMismatch."""
-    terms = house.terms
-    if python and terms.python and python.split(".")[:2] != terms.python.split(".")[:2]:
-        ours = ".".join(terms.python.split(".")[:2])
+def check_versions(house: House, fleet: Fleet, python: str, cloudpickle: str) -> None:
+    """A pickle travels only between the same Python minor version and cloudpickle major. Raises VersionMismatch.
+
+    The cluster's are what its nodes have told; until one has, what the operator has set.
+    """
+    on_nodes = fleet.versions()
+    their_python, their_cloudpickle = on_nodes[0] or house.terms.python, on_nodes[1] or house.terms.cloudpickle
+    if python and their_python and python.split(".")[:2] != their_python.split(".")[:2]:
+        ours = ".".join(their_python.split(".")[:2])
         raise VersionMismatch(
-            f"Your Python is {python}, the cluster's is {terms.python}: a function pickled by one can't run on the other.",
+            f"Your Python is {python}, the cluster's is {their_python}: a function pickled by one can't run on the other.",
             "client.python",
             f"Submit from Python {ours}, for example: uv venv --python {ours}",
             f"Python {python}",
-            f"Python {terms.python}",
+            f"Python {their_python}",
         )
-    if cloudpickle and terms.cloudpickle and cloudpickle.split(".")[0] != terms.cloudpickle.split(".")[0]:
-        major = terms.cloudpickle.split(".")[0]
+    if cloudpickle and their_cloudpickle and cloudpickle.split(".")[0] != their_cloudpickle.split(".")[0]:
+        major = their_cloudpickle.split(".")[0]
         raise VersionMismatch(
-            f"Your cloudpickle is {cloudpickle}, the cluster's is {terms.cloudpickle}: their major versions must agree.",
+            f"Your cloudpickle is {cloudpickle}, the cluster's is {their_cloudpickle}: their major versions must agree.",
             "client.cloudpickle",
             f"pip install 'cloudpickle=={major}.*'",
             f"cloudpickle {cloudpickle}",
-            f"cloudpickle {terms.cloudpickle}",
+            f"cloudpickle {their_cloudpickle}",
         )
 
 

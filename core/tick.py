@@ -97,7 +97,9 @@ def _flag(house: House, user: str) -> int:
     for job in jobs(house, JobFilter(user=user, phases=_FLAGGED)):
         if job.status.holds(LOW_BALANCE) or not job.spec.billed:
             continue
-        marked = job.status.with_condition(LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), "BalanceExhausted", "The balance is used up.")
+        marked = job.status.with_condition(
+            LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), "BalanceExhausted", "The balance is used up."
+        )
         try:
             house.workloads.replace(evolve(job, status=marked))
         except Conflict:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from attrs import field, frozen
 
+from core.fleet import unknown_gpu, unknown_node
 from core.ledger import VramLedger
 from ports.nodes import Gpu, NodeRecord, NodeState
 from ports.units import Mib
@@ -44,12 +45,26 @@ class Fleet:
     nodes: tuple[FleetNode, ...]
     live: tuple[Job, ...] = ()
     _gpus: dict[tuple[str, int], Gpu] = field(factory=dict)
+    _owners: dict[str, str] = field(factory=dict)
 
-    def gpu(self, node: str, index: int) -> Gpu | None:
-        return self._gpus.get((node, index))
+    def gpu(self, node: str, index: int) -> Gpu:
+        """Raises NotFound."""
+        found = self._gpus.get((node, index))
+        if found is None:
+            raise unknown_gpu(node, index)
+        return found
 
     def owner(self, node: str) -> str:
-        return next((each.record.status.owner for each in self.nodes if each.record.name == node), "")
+        """Raises NotFound."""
+        found = self._owners.get(node)
+        if found is None:
+            raise unknown_node(node)
+        return found
+
+    def versions(self) -> tuple[str, str]:
+        """Python and cloudpickle of the nodes, "" while no node has told them."""
+        known = [node.record.status for node in self.nodes if node.record.status.python]
+        return (known[0].python, known[0].cloudpickle) if known else ("", "")
 
     def ledger(self) -> VramLedger:
         """A ledger of its own in the state of this snapshot. Costs a walk over fleet and live runs."""
@@ -91,4 +106,5 @@ def fold(records: Iterable[NodeRecord], live: Iterable[Job]) -> Fleet:
                 ),
             )
         )
-    return Fleet(tuple(nodes), tuple(holding), gpus)
+    owners = {node.record.name: node.record.status.owner for node in nodes}
+    return Fleet(tuple(nodes), tuple(holding), gpus, owners)
