@@ -5,8 +5,8 @@ from __future__ import annotations
 from attrs import frozen
 
 from core.callers import Caller
-from core.inventory import Fleet
 from core.house import House
+from core.inventory import Fleet
 from core.ledger import NoRoom
 from core.owners import pools
 from core.pricing import price

@@ -24,8 +24,11 @@ class Mirror:
 
     def apply(self, changes: Changes) -> tuple[Job, ...]:
         """Fold changes in; gives the jobs whose state is newer than before."""
+        gone = changes.deleted
+        if changes.whole:
+            gone = tuple(self._jobs.keys() - {job.id for job in changes.jobs})
         self.seed(changes.jobs)
-        for job_id in changes.deleted:
+        for job_id in gone:
             self._drop(job_id)
         return changes.jobs
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from core.inventory import Fleet
 from core.house import House
+from core.inventory import Fleet
 from core.owners import SELF_HOST, Pool
 from core.pricing import dearest
 from core.pricing import hold as hold_for

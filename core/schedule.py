@@ -62,7 +62,7 @@ class Scheduler:
         epoch: int,
         send: Callable[[str, Command], None],
         settle: Callable[[Job], None],
-        pace: Pace = Pace(),  # noqa: B008 - a frozen value
+        pace: Pace = Pace(),
     ) -> None:
         self.epoch = epoch
         self._house, self._send, self._settle, self._pace = house, send, settle, pace
@@ -97,7 +97,10 @@ class Scheduler:
             known = self._jobs.get(job.id)
             if known is None or known.version != job.version:
                 self._take(job)
-        for job_id in changes.deleted:
+        gone = changes.deleted
+        if changes.whole:
+            gone = tuple(self._jobs.keys() - {job.id for job in changes.jobs})
+        for job_id in gone:
             self._drop(job_id)
 
     def node_up(self, seen: ClusterNode, hello: Hello, address: str) -> None:

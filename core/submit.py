@@ -9,9 +9,9 @@ from __future__ import annotations
 from attrs import frozen
 
 from core.callers import Caller
-from core.inventory import Fleet
 from core.funding import fund
 from core.house import House
+from core.inventory import Fleet
 from core.names import job_id
 from core.owners import pools
 from core.quotes import check_fits, quote
