@@ -1,0 +1,1 @@
+"""What runs on its own: schedule, reconcile, bill."""
