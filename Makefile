@@ -17,7 +17,7 @@ INSTALLED := $(VENV)/.installed
 STEP := bash .ci/step
 WORKERS ?= 2
 TESTS ?= tests
-TYPED := ports core adapters runtimes sdk agent $(wildcard benchmarks) tests
+TYPED := ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests
 
 .PHONY: help venv demo test check format bench pins clean new-venv
 

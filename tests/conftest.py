@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 
 MARK = "GRIDWEAVE_TEST_RUN"
 SUITES = ("unit", "properties", "contract", "e2e")
-ROUNDS_OF_GRACE = 50  # looks at the process table, a tenth of a second apart, before a dying process counts as left alive
+ROUNDS_OF_GRACE = 30  # looks at the process table, a tenth of a second apart, before a dying process counts as left alive
 
 # Machines are noisy: neither a slow example nor slow generation is a failure. A failure prints the blob that replays it.
 _quiet = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
@@ -71,7 +71,9 @@ def processes() -> Iterator[Process]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            environ = dict(each.split("=", 1) for each in (folder / "environ").read_bytes().decode(errors="replace").split("\0") if "=" in each)
+            environ = dict(
+                each.split("=", 1) for each in (folder / "environ").read_bytes().decode(errors="replace").split("\0") if "=" in each
+            )
             command = (folder / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
         except OSError:  # it ended while we looked, or is another user's
             continue

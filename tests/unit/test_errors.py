@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from attrs import asdict
 
 from ports.errors import (
     AlreadyExists,
@@ -27,7 +28,7 @@ def test_a_refusal_reads_as_message_and_remedy() -> None:
 
 def test_a_refused_value_is_kept_as_text_and_cut() -> None:
     """A megabyte of nonsense must not come back in the answer, nor stand in a log."""
-    assert "7" == Invalid("wrong", value=7).value  # type: ignore[arg-type]
+    assert "7" == Invalid("wrong", value=7).value
     assert "x" * 200 == Invalid("wrong", value="x" * 1_000_000).value
 
 
@@ -57,6 +58,21 @@ def test_the_families_are_told_apart() -> None:
 def test_an_error_names_what_it_is_about(text: str, error: GridweaveError) -> None:
     """In a log the sentence is all there is."""
     assert text == str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Invalid("wrong", "vram", "Give more.", "0"),
+        CannotAfford("Too little.", need=2, have=1),
+        Unavailable("ray", "gone", 9),
+        AlreadyExists("job-1"),
+    ],
+)
+def test_an_error_crosses_a_process_with_its_facts(error: Refused | Conflict | Unavailable) -> None:
+    """Ray lives in a child process: what it refuses has to arrive as it was."""
+    back = pickle.loads(pickle.dumps(error))  # noqa: S301 - made by this very line
+    assert (type(error), str(error), asdict(error)) == (type(back), str(back), asdict(back))
 
 
 def test_a_cause_is_kept() -> None:

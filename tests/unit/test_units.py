@@ -27,12 +27,11 @@ def test_a_unit_does_not_mix_with_a_bare_number(unit: Callable[[int], object], c
             combine(bare, unit(1))
 
 
-@pytest.mark.parametrize("left", UNITS)
-@pytest.mark.parametrize("right", UNITS)
+@pytest.mark.parametrize(
+    ("left", "right"), [(left, right) for left in UNITS for right in UNITS if left is not right and (left, right) != (Instant, Span)]
+)
 def test_two_units_do_not_mix(left: Callable[[int], object], right: Callable[[int], object]) -> None:
     """VRAM plus money has no meaning; only a point of time may be moved by a length of time."""
-    if left is right or (left, right) == (Instant, Span):
-        pytest.skip("these two do go together")
     with pytest.raises(TypeError):
         operator.add(left(1), right(1))
 
@@ -61,7 +60,17 @@ def test_vram_is_multiplied_by_whole_numbers_only(times: object) -> None:
 
 @pytest.mark.parametrize(
     ("mib", "text"),
-    [(8_192, "8GB"), (8_192, "8 gib"), (8_192, 8), (8_192, 8.0), (512, "0.5 GB"), (512, 0.5), (40_960, "40960MiB"), (1, "1m"), (2_097_152, "2TB")],
+    [
+        (8_192, "8GB"),
+        (8_192, "8 gib"),
+        (8_192, 8),
+        (8_192, 8.0),
+        (512, "0.5 GB"),
+        (512, 0.5),
+        (40_960, "40960MiB"),
+        (1, "1m"),
+        (2_097_152, "2TB"),
+    ],
 )
 def test_vram_is_read_as_people_write_it(mib: int, text: object) -> None:
     """A price list's GB is 1024 MiB; what a person types becomes that exactly."""
@@ -76,7 +85,7 @@ def test_the_least_and_the_greatest_vram_are_accepted(total: int) -> None:
         Mib.parse(f"{0 if total == 1 else total + 1}MiB")
 
 
-NO_VRAM = [
+NO_VRAM: list[object] = [
     *(0, -1, True, None, [], b"8GB", "", " ", "GB", "8 bananas", "8GB8", "8_0GB", "٨GB", "8,5GB", "+8GB", "-8GB", "0x8", "8\n GB GB"),
     *("NaN", float("nan"), float("inf"), "Infinity", "1e308", 1e308, "9" * 400, "0.0001GB", 1 / 3, "17TB"),
 ]

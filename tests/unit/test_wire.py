@@ -21,7 +21,8 @@ whole = st.integers(0, 2**53)
 asks = st.builds(Ask, mib=st.builds(Mib, whole), gpus=st.integers(1, 8), model=st.none() | names, exclusive=st.booleans())
 blobs = st.builds(BlobRef, sha256=st.text("0123456789abcdef", min_size=64, max_size=64), size=whole)
 environments = st.builds(Environment, pip=st.lists(names, max_size=3).map(tuple), env_vars=st.dictionaries(names, names, max_size=3))
-specs = st.builds(JobSpec, names, st.sampled_from(["free", "paid"]), names, asks, blobs, blobs, env=environments, hold=st.builds(Credits, whole))
+plans = st.sampled_from(["free", "paid"])
+specs = st.builds(JobSpec, names, plans, names, asks, blobs, blobs, env=environments, hold=st.builds(Credits, whole))
 run_ids = st.builds(RunId, st.text("abc-0123", min_size=1), st.integers(1, 99), st.none() | st.integers(0, 9))
 jobs = st.builds(Job, names, names, st.builds(Instant, whole), specs)
 
@@ -47,12 +48,11 @@ def test_a_run_id_travels_as_text(run: RunId) -> None:
 
 def test_a_running_job_comes_back_with_units_and_enums() -> None:
     """Bare integers or strings would pass a test of equality of JSON, and fail in a decision."""
-    run = Run(RunId("job-1", 1), RunState.RUNNING, (Slot("a", 0, Mib(8_192)),), 3, Price("t1", ()), Instant(1), ran=Span(5))
+    run = Run(RunId("job-1", 1), RunState.RUNNING, (Slot("a", 0, Mib(8_192)),), 3, Price(1, ()), Instant(1), ran=Span(5))
     back = load(dump(job(phase=Phase.RUNNING, runs=(run,))), Job)
     assert (Phase.RUNNING, run) == (back.status.phase, back.status.run)
-    assert [Phase, RunState, Mib, Span] == [
-        type(value) for value in (back.status.phase, back.status.runs[0].state, back.status.runs[0].placement[0].mib, back.status.runs[0].ran)
-    ]
+    found = back.status.runs[0]
+    assert [Phase, RunState, Mib, Span] == [type(each) for each in (back.status.phase, found.state, found.placement[0].mib, found.ran)]
 
 
 def test_fields_at_their_default_are_left_out() -> None:
