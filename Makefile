@@ -17,7 +17,7 @@ INSTALLED := $(VENV)/.installed
 STEP := bash .ci/step
 WORKERS ?= 2
 TESTS ?= tests
-TYPED := ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests
+TYPED := $(strip ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
 .PHONY: help venv demo test check format bench pins clean new-venv
 
@@ -46,8 +46,9 @@ bench: $(INSTALLED) ## run every benchmark
 	    $(STEP) "Benchmark $$each" $(BIN)/python -m benchmarks.$$each || exit; done
 
 pins: $(INSTALLED) ## write constraints.txt from what is installed in .venv
-	@$(STEP) 'Pins into $(PINS)' $(BIN)/uv pip freeze --quiet --python $(BIN)/python --exclude-editable > $(PINS).new
+	@$(BIN)/uv pip freeze --quiet --python $(BIN)/python --exclude-editable | grep -vE '^(pip|setuptools)==' > $(PINS).new
 	@mv $(PINS).new $(PINS) && touch $(INSTALLED)
+	@echo "$(PINS): $$(wc -l < $(PINS)) versions"
 
 clean: ## remove .venv and every cache
 	rm -rf $(VENV) .cache .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
