@@ -29,9 +29,6 @@ class Refused(GridweaveError):
     def __str__(self) -> str:
         return " ".join(part for part in (self.message, self.remedy) if part)
 
-    def __attrs_post_init__(self) -> None:
-        Exception.__init__(self, self.message)
-
 
 def _cut(value: object) -> str:
     return str(value)[:200]
@@ -95,8 +92,8 @@ class Conflict(GridweaveError):
 
     key: str
 
-    def __attrs_post_init__(self) -> None:
-        Exception.__init__(self, f"{self.key} was changed by another writer")
+    def __str__(self) -> str:
+        return f"{self.key} was changed by another writer"
 
 
 @frozen
@@ -112,8 +109,8 @@ class IllegalTransition(GridweaveError):
     was: str
     wanted: str
 
-    def __attrs_post_init__(self) -> None:
-        Exception.__init__(self, f"{self.key}: {self.was} -> {self.wanted} is not allowed")
+    def __str__(self) -> str:
+        return f"{self.key}: {self.was} -> {self.wanted} is not allowed"
 
 
 @frozen
@@ -124,5 +121,5 @@ class Unavailable(GridweaveError):
     detail: str = ""
     retry_after_s: int = 5
 
-    def __attrs_post_init__(self) -> None:
-        Exception.__init__(self, f"{self.what} is not available{': ' if self.detail else ''}{self.detail}")
+    def __str__(self) -> str:
+        return f"{self.what} is not available{': ' if self.detail else ''}{self.detail}"

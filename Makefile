@@ -1,0 +1,70 @@
+# Gridweave: everything a developer types. `make` alone lists the targets.
+# Override on the command line: PYTHON=python3.12 (makes the virtual environment), WORKERS=4 (of pytest), TESTS=tests/unit.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+# The first Python that is new enough and can make a virtual environment (Debian ships that part separately).
+SUITABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do $$each -c '$(SUITABLE)' 2>/dev/null && { echo $$each; break; }; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PINS := constraints.txt
+INSTALLED := $(VENV)/.installed
+STEP := bash .ci/step
+WORKERS ?= 2
+TESTS ?= tests
+TYPED := $(strip ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
+
+.PHONY: help venv demo test check format bench pins clean new-venv
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
+
+venv: $(INSTALLED) ## make .venv, with Gridweave and all that its tests need
+
+demo: $(INSTALLED) ## start a gateway with a demo fleet, run the examples on it, print result and bill, stop all of it
+	@$(STEP) 'The demo' $(BIN)/python -m runtimes.http.demo
+
+test: $(INSTALLED) ## install what the tests need, and run them all (TESTS=tests/unit for some)
+	@$(STEP) 'Tests ($(TESTS)), $(WORKERS) at a time' $(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --dist loadgroup
+
+check: $(INSTALLED) ## lint, format, types and the walls between the packages
+	@$(STEP) 'Lint' $(BIN)/ruff check .
+	@$(STEP) 'Format' $(BIN)/ruff format --check .
+	@$(STEP) 'Types of $(TYPED)' $(BIN)/python -m mypy --strict $(TYPED)
+	@$(STEP) 'Walls between the packages' $(BIN)/lint-imports --no-logo
+
+format: $(INSTALLED) ## mend what ruff can mend
+	@$(BIN)/ruff check --fix-only . && $(BIN)/ruff format .
+
+bench: $(INSTALLED) ## run every benchmark
+	@for each in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do \
+	    $(STEP) "Benchmark $$each" $(BIN)/python -m benchmarks.$$each || exit; done
+
+pins: $(INSTALLED) ## write constraints.txt from what is installed in .venv
+	@$(BIN)/uv pip freeze --quiet --python $(BIN)/python --exclude-editable | grep -vE '^(pip|setuptools)==' > $(PINS).new
+	@mv $(PINS).new $(PINS) && touch $(INSTALLED)
+	@echo "$(PINS): $$(wc -l < $(PINS)) versions"
+
+clean: ## remove .venv and every cache
+	rm -rf $(VENV) .cache .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+# Made again when a list of dependencies changes, and only then. An installation that nobody watches prints no list of packages.
+$(INSTALLED): pyproject.toml sdk/pyproject.toml agent/pyproject.toml $(PINS)
+	@$(BIN)/python -c 'import pip; $(SUITABLE)' 2>/dev/null || $(MAKE) --no-print-directory new-venv
+	@$(STEP) 'The installer uv' $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) uv
+	@$(STEP) 'Gridweave and its dependencies (some 120 packages)' $(BIN)/uv pip install $$([ -t 2 ] || echo --quiet) \
+	    --python $(BIN)/python -c $(PINS) -e . -e sdk -e 'agent[nvidia]' --group dev
+	@touch $@
+
+new-venv:
+	@$(or $(PYTHON),false) -c '$(SUITABLE)' 2>/dev/null || { \
+	    echo "Gridweave needs Python 3.11 or newer with its venv module; $(or $(PYTHON),python3) here is:" \
+	        "$$($(or $(PYTHON),python3) --version 2>/dev/null || echo missing)." \
+	        'Install one (Debian, Ubuntu: apt-get install python3.11 python3.11-venv; macOS: brew install python@3.11),' \
+	        'or name one: make venv PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@$(STEP) "Virtual environment $(VENV) with $$($(PYTHON) --version)" $(PYTHON) -m venv --clear $(VENV)

@@ -1,0 +1,1 @@
+"""The embedded blob store: a folder."""

@@ -1,0 +1,1 @@
+"""Ray: nodes, and carrying agents to them."""

@@ -1,0 +1,1 @@
+"""The embedded stores: workloads, credits and tariffs in one SQLite file."""

@@ -1,0 +1,1 @@
+"""What runs on a node: starts, watches and kills runs there."""
