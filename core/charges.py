@@ -1,0 +1,29 @@
+"""What a run has cost so far, and who has earned it: a function of its price and its `ran`, of nothing else.
+
+Per owner one floor of the exact fraction of rate x ran; that amount is then split by nested two-way floors: the
+payee gets floor(amount x share), the platform the rest. Both are monotone in `ran`, so that totals never fall, and
+they are totals, not increments: how often and when they are posted changes nothing.
+"""
+
+from __future__ import annotations
+
+
+from ports.credits import PLATFORM, owner_account
+from ports.tariffs import PPM, Price
+from ports.units import Credits, Span
+
+
+def totals(price: Price, ran: Span) -> dict[str, Credits]:
+    """Amounts so far per credited account. An account that has earned nothing yet is left out."""
+    earned: dict[str, int] = {}
+    for line in price.lines:
+        amount = line.rate.prorate_floor(ran).micro
+        payee = amount * (PPM - line.fee_ppm) // PPM
+        for account, part in ((owner_account(line.owner), payee), (PLATFORM, amount - payee)):
+            earned[account] = earned.get(account, 0) + part
+    return {account: Credits(micro) for account, micro in earned.items() if micro}
+
+
+def cost(price: Price, ran: Span) -> Credits:
+    """What the user owes so far: the sum of the totals."""
+    return Credits(sum(line.rate.prorate_floor(ran).micro for line in price.lines))
