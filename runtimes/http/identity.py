@@ -1,0 +1,140 @@
+"""Who is asking, and whether his client is of our major version.
+
+The platform's proxy says who it is, in headers; they count only if the request also carries the platform's
+secret. Without a secret the gateway listens on loopback only, and whoever is on this machine is believed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterable
+
+import falcon.asgi
+from attrs import frozen
+
+from core.callers import Caller, Plan, Role
+from ports.errors import Forbidden, Invalid
+from runtimes.http.refusals import Unauthenticated, UpgradeRequired
+from runtimes.settings import Settings
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/version", "/metrics", "/openapi.json", "/docs"})
+GRANT_PREFIX = "/v1/blobs/"  # the URL itself is the permission
+
+_USER = re.compile(r"[!-+\--~]{1,128}", re.ASCII)  # printable, without space and comma
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.(\d{1,6}))?([-+.]?[0-9A-Za-z.+-]{1,40})?", re.ASCII)
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+def only(headers: Headers, name: str) -> str | None:
+    """The value of a header that must not come twice. Raises Invalid if it is doubled, empty or not plain ASCII."""
+    wanted = name.lower().encode()
+    found = [value for key, value in headers if key.lower() == wanted]
+    if not found:
+        return None
+    if len(found) > 1:
+        raise Invalid(f"{name} came {len(found)} times.", name, "Send it once.")
+    try:
+        value = found[0].decode("ascii").strip(" ")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{name} has characters outside ASCII.", name, "Send printable ASCII only.") from error
+    if not value or not value.isprintable():
+        raise Invalid(f"{name} is empty or has control characters.", name, "Send a value, or leave the header out.")
+    return value
+
+
+@frozen
+class Gate:
+    """What settings say about who may come in."""
+
+    platform_token: str
+    admin_token: str
+    server_version: str
+    demo: bool
+
+    @staticmethod
+    def of(settings: Settings) -> Gate:
+        return Gate(
+            settings.platform_token.get_secret_value(), settings.admin_token.get_secret_value(), settings.server_version, settings.demo
+        )
+
+    def caller(self, headers: Headers) -> Caller:
+        """Raises Invalid on malformed identity headers and Unauthenticated if nobody is named."""
+        headers = list(headers)
+        user, role, plan = (only(headers, name) for name in ("X-User-Id", "X-User-Role", "X-User-Plan"))
+        proof, bearer = only(headers, "X-Platform-Token"), only(headers, "Authorization")
+        named = _named(user, role, plan)
+        counted = _same(proof or "", self.platform_token) if self.platform_token else True
+        if self._is_admin(bearer):
+            return Caller(named.user if counted and user else "admin", Role.ADMIN, Plan.PAID)
+        if counted and user:
+            return named
+        if self.demo:
+            return Caller("demo", named.role if counted and role else Role.USER, named.plan if counted and plan else Plan.PAID)
+        raise Unauthenticated(
+            "The request does not prove who is asking.",
+            "X-User-Id",
+            "Call through the platform, which adds the identity headers and its X-Platform-Token.",
+        )
+
+    def check_version(self, headers: Headers) -> None:
+        """Raises UpgradeRequired if the client's major is another, Invalid if it is no version. Absent passes."""
+        client = only(headers, "X-SDK-Version")
+        if client is None:
+            return
+        found = _VERSION.fullmatch(client)
+        if found is None:
+            raise Invalid(f"X-SDK-Version is not a version: {client!r:.60}.", "X-SDK-Version", "Send a version such as 1.4.0.", client)
+        major = self.server_version.split(".")[0]
+        if int(found[1]) != int(major):
+            remedy = f"pip install --upgrade 'gridweave=={major}.*'"
+            message = f"This client is gridweave {client}, the server is {self.server_version}: their major versions must agree."
+            raise UpgradeRequired(message, "X-SDK-Version", remedy, client, self.server_version)
+
+    def _is_admin(self, bearer: str | None) -> bool:
+        scheme, _, token = (bearer or "").partition(" ")
+        return bool(self.admin_token) and scheme.lower() == "bearer" and _same(token.strip(), self.admin_token)
+
+
+class Identify:
+    """Falcon middleware: puts the caller into `req.context.caller`, or refuses."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        if req.path in OPEN_PATHS or req.method == "OPTIONS" or req.path.startswith(GRANT_PREFIX):
+            return
+        headers = req.scope["headers"]
+        self._gate.check_version(headers)
+        req.context.caller = self._gate.caller(headers)
+
+
+def caller_of(req: falcon.asgi.Request) -> Caller:
+    caller = req.context.caller
+    assert isinstance(caller, Caller)  # noqa: S101 - the middleware has put it there, or refused
+    return caller
+
+
+def admin_of(req: falcon.asgi.Request) -> Caller:
+    """Raises Forbidden unless the caller is an admin."""
+    caller = caller_of(req)
+    if not caller.admin:
+        raise Forbidden("Only an admin may do this.", "X-User-Role", "Ask an administrator, or use the ADMIN_TOKEN as bearer.")
+    return caller
+
+
+def _named(user: str | None, role: str | None, plan: str | None) -> Caller:
+    if user is not None and _USER.fullmatch(user) is None:
+        remedy = "Send one id of at most 128 printable characters without spaces and commas."
+        raise Invalid(f"X-User-Id is not a user id: {user!r:.60}.", "X-User-Id", remedy, user)
+    if role is not None and role not in list(Role):
+        raise Invalid(f"X-User-Role is {role!r:.60}.", "X-User-Role", f"Send one of {', '.join(Role)}.", role)
+    if plan is not None and plan not in list(Plan):
+        raise Invalid(f"X-User-Plan is {plan!r:.60}.", "X-User-Plan", f"Send one of {', '.join(Plan)}.", plan)
+    return Caller(user or "", Role(role or "user"), Plan(plan or "free"))
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode(), wanted.encode())
