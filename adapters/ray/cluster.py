@@ -20,6 +20,7 @@ from adapters.ray.labels import DEMO, NODE, RAY_NODE_ID, described
 from adapters.ray.package import AgentPackage
 from adapters.ray.process import DriverProcess
 from adapters.ray.tokens import command_token, tail_token
+from adapters.ray.wire import gpu_json
 from ports.cluster import ClusterNode
 from ports.errors import Unavailable
 from ports.units import Span
@@ -147,9 +148,7 @@ class RayCluster:
             "uv": settings.uv,
         }
         if node.gpus is not None:
-            config["gpus"] = [
-                {"index": gpu.index, "model": gpu.model, "vendor": gpu.vendor, "total_mib": gpu.total.n, "uuid": gpu.uuid} for gpu in node.gpus
-            ]
+            config["gpus"] = [gpu_json(gpu) for gpu in node.gpus]
         if settings.chunk_bytes is not None:
             config["chunk_bytes"] = settings.chunk_bytes
         if settings.chunk_age is not None:

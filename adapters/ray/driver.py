@@ -22,7 +22,8 @@ from typing import Any
 
 _THREADS = 16  # requests at once; more wait in line
 _PR_SET_PDEATHSIG = 1
-_PAUSE_S = 0.1  # between two looks at an agent that Ray is bringing back
+_LOOK_S = 2.0  # one look at an agent; a call to one whose node is dead is not answered at all
+_PAUSE_S = 0.1  # between two looks
 
 
 class Driver:
@@ -63,10 +64,12 @@ class Driver:
             if other.startswith(f"agent/{node}/") and other != name:
                 self._ray.kill(self._ray.get_actor(other), no_restart=True)
         while True:
+            if not any(row["alive"] and selector.items() <= row["labels"].items() for row in self.nodes()):
+                raise LookupError(f"no live node has the label {selector}")
             try:
-                return self._described(self._found(name) or self._started(name, selector, config), deadline)
-            except self._ray.exceptions.ActorUnavailableError:  # its process died, and Ray is bringing it back
-                if time.monotonic() >= deadline:
+                return self._described(self._found(name) or self._started(name, selector, config))
+            except (self._ray.exceptions.ActorUnavailableError, self._ray.exceptions.GetTimeoutError):
+                if time.monotonic() >= deadline:  # until then Ray may be bringing it back
                     raise
                 time.sleep(_PAUSE_S)
 
@@ -89,8 +92,8 @@ class Driver:
         }
         return self._stub.options(**options).remote(self._package, json.dumps(config).encode())
 
-    def _described(self, actor: Any, deadline: float) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._ray.get(actor.describe.remote(), timeout=max(deadline - time.monotonic(), 0.1)))
+    def _described(self, actor: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._ray.get(actor.describe.remote(), timeout=_LOOK_S))
         return answer
 
 

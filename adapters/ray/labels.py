@@ -1,8 +1,8 @@
 """The grammar of a node's labels, and of a demo fleet, which says the same of nodes that don't exist.
 
-    gridweave.io/node=<name>   gridweave.io/owner=org|provider.<id>   gridweave.io/gpus=4xA100-80GB_2xL4-24GB
-    gridweave.io/demo=true     this raylet carries every virtual node of the demo fleet
-    2x4xA100-80GB:org,1x2xL4-24GB:provider:acme     two nodes of four GPUs, and one of two that is acme's
+gridweave.io/node=<name>   gridweave.io/owner=org|provider.<id>   gridweave.io/gpus=4xA100-80GB_2xL4-24GB
+gridweave.io/demo=true     this raylet carries every virtual node of the demo fleet
+2x4xA100-80GB:org,1x2xL4-24GB:provider:acme     two nodes of four GPUs, and one of two that is acme's
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def demo_fleet(text: str, name: str = "demo-fleet") -> tuple[ClusterNode, ...]:
         times, cross, rest = part.strip().partition("x")
         gpus_text, colon, owner_text = rest.partition(":")
         if not cross or not colon or not re.fullmatch(r"[1-9][0-9]{0,2}", times, re.ASCII):
-            raise Invalid(f"{name} is not a fleet: {part!r:.60}.", name, "Write <nodes>x<GPUs>x<MODEL>:<owner>, as in 2x4xA100-80GB:org.", text)
+            raise Invalid(
+                f"{name} is not a fleet: {part!r:.60}.", name, "Write <nodes>x<GPUs>x<MODEL>:<owner>, as in 2x4xA100-80GB:org.", text
+            )
         gpus, owner = parse_gpus(gpus_text, name), parse_owner(owner_text, name)
         stem = re.sub(r"[^a-z0-9]+", "-", owner.removeprefix("provider:").lower()).strip("-")
         for _ in range(int(times)):

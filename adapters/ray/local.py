@@ -27,7 +27,17 @@ from ports.units import Span
 from ports.wire import dump, load
 
 _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
-_PASSED_ON += ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
+_PASSED_ON += (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+)
 _PREFIXES_PASSED_ON = ("UV_", "PIP_")  # where packages of a run's environment come from
 _RAY = {
     "RAY_AUTH_MODE": "disabled",  # always explicit: unset, it depends on a file that a mere `ray.init()` writes
