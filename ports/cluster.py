@@ -23,7 +23,7 @@ class ClusterNode:
     """A machine that the engine knows. name: from its label `gridweave.io/node`, else its host name.
 
     gpus: what its labels say, for a fleet without real ones; None: its agent must probe. owner: what its label
-    says, "" if nothing.
+    says, "" if nothing. problem: why its labels can't be believed, for people; such a node gets no work.
     """
 
     name: str
@@ -31,6 +31,7 @@ class ClusterNode:
     owner: str = ""
     gpus: tuple[Gpu, ...] | None = None
     labels: dict[str, str] = field(factory=dict)
+    problem: str = ""
 
 
 class ReportState(StrEnum):

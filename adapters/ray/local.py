@@ -1,0 +1,222 @@
+"""The local Ray of the embedded default: a head of one's own on this machine, which outlives whoever started it.
+
+It runs in a session of its own and is written down before it is started, so a gateway that was killed finds it
+again, and whoever stops it ends what was started here and nothing else. It listens on loopback only, knows none
+of our secrets, and runs in the node venv. Agents' folders are kept beside it and outlive it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from attrs import evolve, field, frozen
+
+from adapters.ray.sessions import ProcessId, Session, end, process_id
+from adapters.ray.venv import ensure_node_venv
+from ports.errors import Unavailable
+from ports.units import Span
+from ports.wire import dump, load
+
+_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
+_PASSED_ON += (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+)
+_PREFIXES_PASSED_ON = ("UV_", "PIP_")  # where packages of a run's environment come from
+_RAY = {
+    "RAY_AUTH_MODE": "disabled",  # always explicit: unset, it depends on a file that a mere `ray.init()` writes
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # of the agents, which hand it down
+    "RAY_memory_monitor_refresh_ms": "0",  # it would end agents for the memory that users take
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "5",
+}
+# Ray replaces 127.0.0.1 by an address that others can reach. For a head (and a driver) this switch stops it; a raylet
+# that joins has no switch.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+_JOIN = "import ray._private.services as s; s.get_node_ip_address = lambda *_: '127.0.0.1'; from ray.scripts.scripts import main; main()"
+_OBJECT_STORE_BYTES = 100_000_000
+
+
+@frozen
+class LocalNode:
+    """One raylet and what belongs to it. labels: as it was started with."""
+
+    session: Session
+    labels: dict[str, str]
+
+    @property
+    def raylet(self) -> ProcessId | None:
+        """None if it is gone."""
+        return next(iter(self.session.members("raylet")), None)
+
+    @property
+    def gcs(self) -> ProcessId | None:
+        """The head's store; None on other nodes, or if it is gone."""
+        return next(iter(self.session.members("gcs_server")), None)
+
+
+@frozen
+class _State:
+    """What is written down. address: "" until the head has started. nodes: the head first."""
+
+    temp: str
+    version: str
+    address: str = ""
+    nodes: tuple[LocalNode, ...] = field(default=())
+
+
+class LocalRay:
+    """home: folder for the node venv, the agents' folders and what is written down. labels: of the head's node.
+    progress: is told in words what takes time. starts_within: of one raylet."""
+
+    def __init__(
+        self,
+        home: Path,
+        labels: Mapping[str, str],
+        progress: Callable[[str], None] = lambda text: None,
+        starts_within: Span = Span(60_000),
+    ) -> None:
+        self._home, self._labels, self._progress, self._starts_within = home.absolute(), dict(labels), progress, starts_within
+        self._file, self._version = self._home / "ray.json", version("ray")
+        self._lock = threading.Lock()
+
+    @property
+    def agent_dir(self) -> Path:
+        """Below it each node has its agent's folder."""
+        return self._home / "agents"
+
+    @property
+    def nodes(self) -> tuple[LocalNode, ...]:
+        """What was started and not stopped, the head first."""
+        state = self._read()
+        return () if state is None else state.nodes
+
+    def ensure(self) -> str:
+        """The head's address, host:port. One that runs is used again. Raises Unavailable if it can't be started."""
+        with self._locked():
+            state = self._read()
+            if state is not None and self._fits(state):
+                return state.address
+            self._end(state)
+            python = ensure_node_venv(self._home, self._progress)
+            self._progress("Starting a local Ray")
+            return self._start_head(python)
+
+    def add_node(self, labels: Mapping[str, str]) -> LocalNode:
+        """Start another raylet on this machine; one after another. Raises Unavailable."""
+        with self._locked():
+            state = self._read()
+            if state is None or not self._fits(state):
+                raise Unavailable("ray", "the head does not run")
+            python = ensure_node_venv(self._home, self._progress)
+            return self._start(python, state, labels, ["-c", _JOIN, "start", f"--address={state.address}"], {})
+
+    def end_node(self, node: LocalNode) -> None:
+        """End that raylet and all that belongs to it."""
+        with self._locked():
+            state = self._read()
+            end(node.session.members)
+            if state is not None:
+                self._write(evolve(state, nodes=tuple(each for each in state.nodes if each != node)))
+
+    def stop(self) -> None:
+        """End all that was started here, also by a process that is gone. Runs live on: end them by their agents first."""
+        with self._locked():
+            self._end(self._read())
+
+    def _fits(self, state: _State) -> bool:
+        """Whether that head runs and is the one that we would start."""
+        head = state.nodes[0] if state.address and state.nodes else None
+        return head is not None and head.labels == self._labels and state.version == self._version and None not in (head.gcs, head.raylet)
+
+    def _end(self, state: _State | None) -> None:
+        if state is None:
+            return
+        for node in reversed(state.nodes):
+            end(node.session.members)
+        shutil.rmtree(state.temp, ignore_errors=True)
+        self._file.unlink(missing_ok=True)
+
+    def _start_head(self, python: Path) -> str:
+        # Sockets' paths have room for about 40 characters before Ray's own, so not below home.
+        state = _State(tempfile.mkdtemp(prefix="gridweave-"), self._version)
+        head = ["-m", "ray.scripts.scripts", "start", "--head", "--port=0", "--include-dashboard=false", "--no-monitor"]
+        self._start(python, state, self._labels, head, LOOPBACK)
+        state = self._read() or state
+        address = (Path(state.temp) / "ray_current_cluster").read_text().strip()
+        self._write(evolve(state, address=address))
+        return address
+
+    def _start(self, python: Path, state: _State, labels: Mapping[str, str], command: list[str], env: Mapping[str, str]) -> LocalNode:
+        command = [str(python), "-P", *command, "--node-ip-address=127.0.0.1", f"--temp-dir={state.temp}"]
+        command += ["--min-worker-port=0", "--max-worker-port=0", "--include-log-monitor=false", "--disable-usage-stats"]
+        command += ["--num-cpus=1", "--num-gpus=0", f"--object-store-memory={_OBJECT_STORE_BYTES}"]
+        if labels:
+            command.append("--labels=" + ",".join(f"{key}={value}" for key, value in labels.items()))
+        said = Path(state.temp) / f"start-{len(state.nodes)}.out"  # a file: the daemons would keep a pipe open
+        with said.open("w") as out:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=_scrubbed() | env, cwd=state.temp, start_new_session=True
+            )
+            leader = process_id(process.pid)
+            if leader is None:
+                raise Unavailable("ray", f"it did not start: {_tail(said)}")
+            node = LocalNode(Session(leader), dict(labels))
+            self._write(evolve(state, nodes=(*state.nodes, node)))
+            try:
+                code = process.wait(self._starts_within.seconds)
+            except subprocess.TimeoutExpired:
+                code = None
+        if code != 0:
+            end(node.session.members)
+            process.wait()
+            self._write(state)
+            raise Unavailable("ray", f"it did not start{'' if code else f' in {self._starts_within.seconds:g} s'}: {_tail(said)}")
+        return node
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Among threads and processes."""
+        self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._lock, open(self._home / "ray.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _read(self) -> _State | None:
+        try:
+            return load(self._file.read_text(), _State)
+        except FileNotFoundError:
+            return None
+
+    def _write(self, state: _State) -> None:
+        half = self._file.with_suffix(".new")
+        half.write_text(dump(state))
+        half.replace(self._file)
+
+
+def _scrubbed() -> dict[str, str]:
+    passed = {key: value for key, value in os.environ.items() if key in _PASSED_ON or key.startswith(_PREFIXES_PASSED_ON)}
+    return passed | _RAY
+
+
+def _tail(said: Path) -> str:
+    return " ".join(said.read_text(errors="replace").split())[-500:]

@@ -1,0 +1,119 @@
+"""Between the words of ports.cluster and the agent's JSON, protocol 1. What the agent says beyond is passed over:
+a newer agent may say more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ports.blobs import Grant, run_prefix
+from ports.cluster import Answer, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState, RunReport, StoredResult
+from ports.nodes import Gpu
+from ports.units import Mib, Span
+from ports.workloads import BlobRef, Exit, ExitKind, RunId, Slot
+
+PROTOCOL = 1
+Json = Mapping[str, Any]
+
+
+def command_json(command: Command) -> dict[str, Any]:
+    match command:
+        case Prepare():
+            return _prepare_json(command)
+        case Go(run, limit):
+            return {"kind": "go", "run": str(run), "max_runtime_ms": None if limit is None else limit.ms}
+        case Kill(run, grace):
+            return {"kind": "kill", "run": str(run), "grace_ms": grace.ms}
+        case Renew(run, output):
+            return {"kind": "grant", "run": str(run), "output": _grant_json(output)}
+        case Forget(run):
+            return {"kind": "forget", "run": str(run)}
+
+
+def _prepare_json(command: Prepare) -> dict[str, Any]:
+    env = command.env
+    return {
+        "kind": "prepare",
+        "run": str(command.run),
+        "user": command.user,
+        "name": command.name,
+        "slots": [{"gpu": slot.gpu, "mib": slot.mib.n} for slot in command.slots],
+        "gpu_totals": [total.n for total in command.gpu_totals],
+        "env": {"pip": list(env.pip), "uv": list(env.uv), "env_vars": env.env_vars, "working_dir": env.working_dir is not None},
+        "inputs": {name: _grant_json(grant, command.contents.get(name)) for name, grant in command.inputs.items()},
+        "output": _grant_json(command.output),
+        "setup_bound_ms": command.setup_bound.ms,
+    }
+
+
+def _grant_json(grant: Grant, content: BlobRef | None = None) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "method": grant.method,
+        "url": grant.url,
+        "prefix": grant.prefix,
+        "max_size": grant.max_size,
+        "expires_ms": grant.expires.ms,
+        "fields": grant.fields,
+    }
+    return made if content is None else made | {"sha256": content.sha256, "size": content.size}
+
+
+def answer_of(json: Json) -> Answer:
+    return Answer(json["ok"], json.get("error", ""), json.get("known", True))
+
+
+def gpu_json(gpu: Gpu) -> dict[str, Any]:
+    return {"index": gpu.index, "model": gpu.model, "vendor": gpu.vendor, "total_mib": gpu.total.n, "uuid": gpu.uuid}
+
+
+def gpu_of(json: Json) -> Gpu:
+    return Gpu(json["index"], json["model"], json["vendor"], Mib(json["total_mib"]), json.get("uuid", ""))
+
+
+def hello_of(json: Json) -> Hello:
+    node = json["node"]
+    gpus, runs = tuple(map(gpu_of, json["gpus"])), tuple(report_of(each, node) for each in json["runs"])
+    return Hello(node, json["incarnation"], json["epoch"], json["python"], json["cloudpickle"], gpus, runs)
+
+
+def reports_of(json: Json, node: str) -> Reports:
+    ran = {RunId.parse(run): Span(ms) for run, ms in json.get("ran", {}).items()}
+    return Reports(tuple(report_of(each, node) for each in json["reports"]), json["cursor"], ran)
+
+
+def report_of(json: Json, node: str) -> RunReport:
+    run = RunId.parse(json["run"])
+    return RunReport(
+        run,
+        ReportState(json["state"]),
+        Span(json["ran_ms"]),
+        json["started"],
+        json.get("detail", ""),
+        _exit_of(json.get("exit")),
+        _result_of(json.get("result"), run),
+        json.get("stored", False),
+        json.get("stored_error", ""),
+        tuple(Slot(node, each["gpu"], Mib(each["mib"])) for each in json["slots"]),
+        json.get("epoch", 0),
+    )
+
+
+def _exit_of(json: Json | None) -> Exit | None:
+    if json is None:
+        return None
+    return Exit(
+        ExitKind(json["kind"]),
+        json.get("code"),
+        json.get("signal") or "",
+        json.get("oom", False),
+        json.get("message", ""),
+        json.get("traceback", ""),
+        json.get("log_tail", ""),
+    )
+
+
+def _result_of(json: Json | None, run: RunId) -> StoredResult | None:
+    if json is None:
+        return None
+    return StoredResult(run_prefix(run.workload, run.attempt) + json["name"], json["size"], json["sha256"], json["raised"])
