@@ -75,6 +75,9 @@ class Queue:
     def __len__(self) -> int:
         return len(self._jobs)
 
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._jobs
+
     def put(self, job: Job) -> None:
         """Add a job, or replace what is known of it; its place stays."""
         known = self._jobs.get(job.id)

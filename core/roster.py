@@ -27,6 +27,7 @@ class Node:
     answered: bool = False
     silent_since: Span | None = None
     label_owner: str = ""
+    problem: str = ""
     reports: dict[RunId, RunReport] = field(factory=dict)
     ran: dict[RunId, Span] = field(factory=dict)
     ran_saved_at: Span = Span(0)
@@ -56,7 +57,7 @@ class Roster:
         if node is None:
             blank = NodeRecord(seen.name)
             node = self._nodes[seen.name] = Node(blank, blank)
-        node.answered, node.silent_since, node.label_owner = True, None, seen.owner
+        node.answered, node.silent_since, node.label_owner, node.problem = True, None, seen.owner, seen.problem
         node.reports = {report.run: report for report in hello.runs}
         node.ran = {report.run: report.ran for report in hello.runs}
         status = evolve(
@@ -208,6 +209,8 @@ class Roster:
             state, reason = NodeState.GONE, "Declared gone by an admin."
         elif not node.answered:
             state, reason = NodeState.UNREACHABLE, why or "Its agent does not answer."
+        elif node.problem:
+            state, reason = NodeState.UNFIT, node.problem
         elif not status.gpus:
             state, reason = NodeState.UNFIT, "It has no GPU that its agent can see."
         elif not owner:

@@ -172,7 +172,7 @@ class Scheduler:
             if self._jobs.get(job_id) is job:  # else it was written or read anew: its next step is due at once
                 self._dirty.pop(job_id, None)
 
-    def _attempt(self, job: Job, act: Callable[[], None]) -> None:
+    def _attempt(self, job: Job, act: Callable[[], object]) -> None:
         try:
             act()
         except Conflict:
@@ -302,13 +302,16 @@ class Scheduler:
 
     # ------------------------------------------------------------ orphans
 
-    def _check_orphan(self, name: str, run: RunId) -> None:
-        """A run that an agent reports: it lives, it is being settled, it may be forgotten, or it must be killed."""
+    def _check_orphan(self, name: str, run: RunId, job: Job | None = None) -> None:
+        """A run that an agent reports: it lives, it is being settled, it may be forgotten, or it must be killed.
+
+        job: its object where it was read after the report; else it is read here.
+        """
         node = self.roster.get(name)
         report = node.reports.get(run) if node is not None else None
         if node is None or report is None:
             return
-        job = self._jobs.get(run.workload) or self._house.workloads.get(run.workload)
+        job = job or self._jobs.get(run.workload) or self._house.workloads.get(run.workload)
         mine = next((each for each in job.status.runs if each.id == run), None) if job is not None else None
         if job is not None and mine is not None and mine.state is not RunState.ENDED:
             return
@@ -334,9 +337,9 @@ class Scheduler:
         """Note an object as it is stored now."""
         if job.status.phase in TERMINAL:
             self._drop(job.id)
-            for run in job.status.runs:
-                for name in dict.fromkeys(slot.node for slot in run.placement):
-                    self._check_orphan_of(job, name, run.id)
+            for each in job.status.runs:
+                for name in dict.fromkeys(slot.node for slot in each.placement):
+                    self._check_orphan(name, each.id, job)
             return
         self._jobs[job.id] = job
         run = job.status.run
@@ -352,11 +355,6 @@ class Scheduler:
             return
         why = "Its booking was made by an earlier term, and its slots are taken."
         self._attempt(job, lambda: self._requeue(job, next_step.Requeue(lifecycle.never_ran(why), why)))
-
-    def _check_orphan_of(self, job: Job, name: str, run: RunId) -> None:
-        node = self.roster.get(name)
-        if node is not None and run in node.reports:
-            self._check_orphan(name, run)
 
     def _refresh(self, job_id: str) -> None:
         """Somebody else wrote: look again, decide again."""
