@@ -25,6 +25,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
 
 venv: $(INSTALLED) ## make .venv, with Gridweave and all that its tests need
+	@echo '$(VENV) is ready'
 
 demo: $(INSTALLED) ## start a gateway with a demo fleet, run the examples on it, print result and bill, stop all of it
 	@$(STEP) 'The demo' $(BIN)/python -m runtimes.http.demo
