@@ -19,7 +19,7 @@ WORKERS ?= 2
 TESTS ?= tests
 TYPED := $(strip ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
-.PHONY: help venv demo test check format bench pins clean new-venv
+.PHONY: help venv demo test check lint types walls format bench pins clean new-venv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
@@ -33,10 +33,16 @@ demo: $(INSTALLED) ## start a gateway with a demo fleet, run the examples on it,
 test: $(INSTALLED) ## install what the tests need, and run them all (TESTS=tests/unit for some)
 	@$(STEP) 'Tests ($(TESTS)), $(WORKERS) at a time' $(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --dist loadgroup
 
-check: $(INSTALLED) ## lint, format, types and the walls between the packages
+check: lint types walls ## lint, format, types and the walls between the packages (make -k check goes on after a failure)
+
+lint: $(INSTALLED)
 	@$(STEP) 'Lint' $(BIN)/ruff check .
 	@$(STEP) 'Format' $(BIN)/ruff format --check .
+
+types: $(INSTALLED)
 	@$(STEP) 'Types of $(TYPED)' $(BIN)/python -m mypy --strict $(TYPED)
+
+walls: $(INSTALLED)
 	@$(STEP) 'Walls between the packages' $(BIN)/lint-imports --no-logo
 
 format: $(INSTALLED) ## mend what ruff can mend
