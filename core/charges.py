@@ -7,7 +7,6 @@ they are totals, not increments: how often and when they are posted changes noth
 
 from __future__ import annotations
 
-
 from ports.credits import PLATFORM, owner_account
 from ports.tariffs import PPM, Price
 from ports.units import Credits, Span
