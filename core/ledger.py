@@ -1,0 +1,425 @@
+"""The VRAM ledger: which run has booked which MiB of which GPU, and where the next one goes.
+
+It chooses exactly what `core.packing` specifies, without looking at the whole fleet: see `core.buckets` (one GPU) and
+`core.rooms` (several GPUs of one node). It is derived, never stored: after a takeover it is told the nodes and adopts
+the placements that the objects hold.
+
+Per GPU `free = max(0, total - booked - quarantined)`, and no booking is made that does not fit into `free`. What is
+booked stays booked until it is released, also when its GPU shrinks below it, or leaves with its node: then it counts
+again when they come back. A quarantine is a fact that is recorded even if it does not fit.
+A node that can't be asked now is one that drains: it keeps its bookings and gets no new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from core.fleet import GpuClass, LedgerView, NodeView, unknown_gpu, unknown_node
+from core.ledger_state import GpuIndex, GpuState, Kind, NodeState, RoomIndex
+from core.owners import PROVIDERS_POOL, Pool, check_owner, is_provider
+from core.packing import NoRoom, check_ask, no_room
+from ports.errors import Invalid
+from ports.nodes import Gpu
+from ports.units import Mib
+from ports.workloads import Ask, Placement, RunId, Slot
+
+__all__ = ["NoRoom", "VramLedger"]
+
+_BACKLOG = 8  # nodes whose rooms may be out of date before a booking has to bring one up to date
+
+Shape = tuple[tuple[str, str, int], ...]
+_Key = tuple[str, str | None, str | None, bool, int]
+
+
+class VramLedger:
+    """Single-threaded: its owner calls it from one thread at a time."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, NodeState] = {}
+        self._bookings: dict[RunId, Placement] = {}
+        self._quarantine: dict[str, dict[tuple[str, int], int]] = {}
+        self._shapes: dict[str, dict[Shape, int]] = {}  # per owner, and of all providers: how many nodes of each shape
+        self._members: dict[str, dict[str, NodeState]] = {}  # likewise: the nodes
+        self._single: dict[_Key, GpuIndex] = {}
+        self._several: dict[_Key, RoomIndex] = {}
+        self._outdated: dict[NodeState, None] = {}  # nodes whose rooms have changed
+        self._views: dict[str, NodeView] = {}
+        self._classes: frozenset[GpuClass] | None = None  # None: to be told anew
+        self._unseen: set[NodeState] = set()  # nodes that have changed since the last view
+
+    # ------------------------------------------------------------ nodes
+
+    def names(self) -> tuple[str, ...]:
+        """Of the nodes that are there, drained ones too."""
+        return tuple(name for name, node in self._nodes.items() if node.present)
+
+    def add_node(self, name: str, owner: str, gpus: Sequence[Gpu], drain: bool = False) -> None:
+        """A node joins, or comes back: what was booked on it and is not released counts again. Raises Invalid."""
+        if not name or type(name) is not str:
+            raise Invalid(f"A node's name must not be empty, not {name!r:.80}.", "node", "Give the node's name.", name)
+        node = self._nodes.get(name)
+        if node is not None and node.present:
+            raise Invalid(f"Node {name!r:.80} is in the ledger already.", "node", "Update it instead.", name)
+        check_owner(owner)
+        _check_gpus(name, gpus)
+        if node is None:
+            node = self._nodes[name] = NodeState(name)
+        self._set(node, owner, gpus, drain)
+
+    def update_node(self, name: str, owner: str | None = None, gpus: Sequence[Gpu] | None = None, drain: bool | None = None) -> None:
+        """Change what is given of a node: it grows, shrinks, drains, changes hands. Raises NotFound or Invalid."""
+        node = self._node(name)
+        if owner is not None:
+            check_owner(owner)
+        if gpus is not None:
+            _check_gpus(name, gpus)
+        have = [each.spec for each in node.gpus.values() if each.spec is not None]
+        self._leave(node)
+        self._set(node, node.owner if owner is None else owner, have if gpus is None else gpus, node.drain if drain is None else drain)
+
+    def remove_node(self, name: str) -> None:
+        """A node is gone; no error if there is none. Bookings and quarantine on it stay until they are given back."""
+        node = self._nodes.get(name)
+        if node is not None and node.present:
+            self._leave(node)
+            node.present = False
+            self._regpu(node, ())
+            self._unseen.add(node)
+            self._forget(node)
+
+    def owner(self, node: str) -> str:
+        """Whose that node is. Raises NotFound."""
+        return self._node(node).owner
+
+    def gpu(self, node: str, index: int) -> Gpu:
+        """Raises NotFound."""
+        found = self._node(node).gpus.get(index)
+        if found is None or found.spec is None:
+            raise unknown_gpu(node, index)
+        return found.spec
+
+    # ------------------------------------------------------------ bookings
+
+    def reserve(self, run: RunId, ask: Ask, pools: Sequence[Pool]) -> Placement | NoRoom:
+        """Book the placement that `core.packing.best_fit` would choose. A run that has one already gets the same again.
+
+        Raises Invalid for an id or ask that is none, and for a run whose slots are in quarantine.
+        """
+        _check_run(run)
+        held = self._bookings.get(run)
+        if held is not None:
+            return held
+        check_ask(ask)
+        if self._quarantine and str(run) in self._quarantine:
+            raise Invalid(f"Run {run} is in quarantine.", "run", "A new attempt has an id of its own.", run)
+        if len(self._outdated) > _BACKLOG:
+            self._refresh(next(iter(self._outdated)))
+        closest = 0
+        for pool in pools:
+            found = self._gang(ask, pool)
+            if not isinstance(found, int):
+                self._bookings[run] = found
+                return found
+            closest = max(closest, found)
+        return no_room(ask, pools, closest)
+
+    def adopt(self, run: RunId, placement: Placement) -> bool:
+        """Book exactly those slots, on drained nodes too. False, and nothing is booked, if they are not all free,
+        or if the run holds others. Raises Invalid for an id that is none."""
+        _check_run(run)
+        held = self._bookings.get(run)
+        if held is not None:
+            return held == placement or _sorted(held) == _sorted(placement)
+        if self._quarantine and str(run) in self._quarantine:
+            return False
+        gpus = []
+        for slot in placement:
+            node = self._nodes.get(slot.node)
+            gpu = None if node is None else node.gpus.get(slot.gpu)
+            if gpu is None or not 0 < slot.mib.n <= gpu.free:
+                return False
+            gpus.append(gpu)
+        if not gpus or len(set(gpus)) < len(gpus):
+            return False
+        for gpu, slot in zip(gpus, placement, strict=True):
+            self._use(gpu, slot.mib.n)
+        self._bookings[run] = placement
+        return True
+
+    def release(self, run: RunId) -> None:
+        """Give back what the run has booked. Doing it twice is doing it once."""
+        for slot in self._bookings.pop(run, ()):
+            self._use(self._nodes[slot.node].gpus[slot.gpu], -slot.mib.n)
+        self._refresh_all()
+
+    def placement(self, run: RunId) -> Placement | None:
+        """The slots that the run has booked now."""
+        return self._bookings.get(run)
+
+    def runs(self) -> tuple[RunId, ...]:
+        """Every run that has something booked."""
+        return tuple(self._bookings)
+
+    # ------------------------------------------------------------ quarantine
+
+    def quarantine(self, run: RunId, slots: Iterable[Slot] | None = None) -> None:
+        """Keep slots from everybody until they are lifted. slots: None for all that the run has booked.
+
+        What the run has booked of them is booked no more; the rest of its booking stays. Slots that it has not booked
+        (known from a node record) are kept as well, even if they do not fit. Doing it twice is doing it once.
+        """
+        _check_run(run)
+        booked = self._bookings.get(run, ())
+        wanted = {(slot.node, slot.gpu): slot for slot in (booked if slots is None else slots)}
+        kept = self._quarantine.get(str(run), {})
+        for (name, index), slot in wanted.items():
+            node = self._nodes.get(name) or self._nodes.setdefault(name, NodeState(name))
+            gpu = node.gpus.get(index)
+            if gpu is None:
+                gpu = node.gpus[index] = GpuState(node, index, None)
+            held = next((each for each in booked if (each.node, each.gpu) == (name, index)), None)
+            add = 0 if (name, index) in kept else slot.mib.n
+            self._use(gpu, 0 if held is None else -held.mib.n, add)
+            kept.setdefault((name, index), slot.mib.n)
+        if kept:
+            self._quarantine[str(run)] = kept
+        rest = tuple(slot for slot in booked if (slot.node, slot.gpu) not in wanted)
+        if rest:
+            self._bookings[run] = rest
+        else:
+            self._bookings.pop(run, None)
+        self._refresh_all()
+
+    def lift(self, run: RunId | str, node: str | None = None) -> None:
+        """End the quarantine of that run's slots, on one node or everywhere. Doing it twice is doing it once."""
+        kept = self._quarantine.get(str(run), {})
+        for name, index in [at for at in kept if node in (None, at[0])]:
+            self._use(self._nodes[name].gpus[index], 0, -kept.pop((name, index)))
+        if not kept:
+            self._quarantine.pop(str(run), None)
+        self._refresh_all()
+
+    def quarantined(self) -> dict[str, Placement]:
+        """The slots in quarantine, by the text of their run."""
+        return {
+            run: tuple(Slot(node, gpu, Mib(mib)) for (node, gpu), mib in sorted(kept.items())) for run, kept in self._quarantine.items()
+        }
+
+    # ------------------------------------------------------------ questions
+
+    def view(self) -> LedgerView:
+        """A snapshot that later changes do not touch.
+
+        Costs a copy of a dict of nodes, and the making of a view of each node that has changed since the last one.
+        """
+        for node in self._unseen:
+            if node.present:
+                self._views[node.name] = node.view()
+            else:
+                self._views.pop(node.name, None)
+        self._unseen.clear()
+        if self._classes is None:
+            self._classes = frozenset(
+                GpuClass(owner, model, vendor, Mib(total))
+                for owner, shapes in self._shapes.items()
+                if owner != PROVIDERS_POOL.owners
+                for shape in shapes
+                for model, vendor, total in shape
+            )
+        return LedgerView(dict(self._views), self._classes)
+
+    def largest(self, ask: Ask, pools: Sequence[Pool]) -> Mib:
+        """The most MiB per GPU that an ask of that shape could get if all were free, also on drained nodes; 0: none."""
+        check_ask(ask)
+        return Mib(max((self._capacity(ask, pool) for pool in pools), default=0))
+
+    # ------------------------------------------------------------ inside: choosing
+
+    def _gang(self, ask: Ask, pool: Pool) -> Placement | int:
+        """Book a placement in one pool; or, with nothing booked, the MiB per GPU that came closest."""
+        if ask.workers == 1:
+            chosen = self._worker(ask, pool)
+            return chosen if isinstance(chosen, int) else self._book(chosen, ask)
+        placed: list[GpuState] = []
+        slots: Placement = ()
+        closest = 0
+        for _ in range(ask.workers):
+            chosen = self._worker(ask, pool)
+            if isinstance(chosen, int):
+                closest = chosen
+                break
+            slots += self._book(chosen, ask)
+            for gpu in chosen:
+                gpu.offer = -1  # a gang's workers share no GPU
+            placed += chosen
+        failed = len(placed) < ask.workers * ask.gpus
+        for gpu, slot in zip(placed, slots, strict=True):
+            self._use(gpu, -slot.mib.n if failed else 0)
+        return closest if failed else slots
+
+    def _worker(self, ask: Ask, pool: Pool) -> list[GpuState] | int:
+        """The GPUs of one worker; or the MiB per GPU that came closest."""
+        if ask.gpus == 1:
+            index = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive, 1)) or self._make_single(pool, ask)
+            if index is None:
+                return 0
+            entry = index.buckets.first(ask.mib.n)
+            return index.buckets.greatest() if entry is None else [entry[3]]
+        several = self._several.get((pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus)) or self._make_several(pool, ask)
+        if several is None:
+            return 0
+        self._refresh_all()
+        node = several.rooms.best(ask.mib.n)
+        return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
+
+    def _make_single(self, pool: Pool, ask: Ask) -> GpuIndex | None:
+        if not self._capacity(Ask(ask.mib, model=ask.model, vendor=ask.vendor), pool):
+            return None
+        made = GpuIndex(Kind(pool, ask), self._members[pool.owners].values())
+        self._single[pool.owners, ask.model, ask.vendor, ask.exclusive, 1] = made
+        return made
+
+    def _make_several(self, pool: Pool, ask: Ask) -> RoomIndex | None:
+        if not self._capacity(Ask(ask.mib, ask.gpus, model=ask.model, vendor=ask.vendor), pool):
+            return None
+        made = RoomIndex(Kind(pool, ask), ask.gpus, self._members[pool.owners].values())
+        self._several[pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus] = made
+        return made
+
+    def _capacity(self, ask: Ask, pool: Pool) -> int:
+        """`largest` in one pool. Looks at the shapes of nodes that there are, not at the nodes."""
+        fits: list[tuple[list[int], int]] = []
+        for shape, nodes in self._shapes.get(pool.owners, {}).items():
+            totals = [total for model, vendor, total in shape if ask.model in (None, model) and ask.vendor in (None, vendor)]
+            if len(totals) >= ask.gpus:
+                fits.append((totals, nodes))
+        for mib in sorted({total for totals, _ in fits for total in totals}, reverse=True):
+            if sum(nodes * (sum(total >= mib for total in totals) // ask.gpus) for totals, nodes in fits) >= ask.workers:
+                return mib
+        return 0
+
+    # ------------------------------------------------------------ inside: booking
+
+    def _book(self, gpus: list[GpuState], ask: Ask) -> Placement:
+        placed = []
+        for gpu in gpus:
+            mib = Mib(gpu.total) if ask.exclusive else ask.mib
+            placed.append(Slot(gpu.node.name, gpu.index, mib))
+            self._use(gpu, mib.n)
+        return tuple(placed)
+
+    def _use(self, gpu: GpuState, booked: int, quarantined: int = 0) -> None:
+        """The one place where an amount changes."""
+        node = gpu.node
+        gpu.booked += booked
+        gpu.quarantined += quarantined
+        free = gpu.total - gpu.booked - gpu.quarantined
+        if free < 0:
+            free = 0
+        node.free += free - gpu.free
+        gpu.free = free
+        if gpu.spec is None:
+            if not gpu.in_use:
+                del node.gpus[gpu.index]
+                self._forget(node)
+            return
+        if not node.drain:
+            gpu.open()
+        self._unseen.add(node)
+        if node.rooms:
+            self._outdated[node] = None
+
+    def _refresh_all(self) -> None:
+        while self._outdated:
+            self._refresh(next(iter(self._outdated)))
+
+    def _refresh(self, node: NodeState) -> None:
+        for index in node.rooms:
+            index.refresh(node)
+        del self._outdated[node]
+
+    # ------------------------------------------------------------ inside: nodes
+
+    def _node(self, name: str) -> NodeState:
+        node = self._nodes.get(name)
+        if node is None or not node.present:
+            raise unknown_node(name)
+        return node
+
+    def _set(self, node: NodeState, owner: str, gpus: Sequence[Gpu], drain: bool) -> None:
+        """Bring in a node that is in no index."""
+        self._classes = None
+        node.owner, node.drain, node.present = owner, drain, True
+        self._regpu(node, gpus)
+        for group in _groups(owner):
+            self._members.setdefault(group, {})[node.name] = node
+            shapes = self._shapes.setdefault(group, {})
+            shapes[node.shape] = shapes.get(node.shape, 0) + 1
+        if not drain:
+            for gpu in node.gpus.values():
+                if gpu.spec is not None:
+                    gpu.open()
+        indexes: Iterator[GpuIndex | RoomIndex] = chain(self._single.values(), self._several.values())
+        for index in indexes:
+            if index.kind.pool.has(owner):
+                index.join(node)
+        self._unseen.add(node)
+
+    def _leave(self, node: NodeState) -> None:
+        """Take a node out of every index; its GPUs close."""
+        self._classes = None
+        for index in node.rooms:
+            index.leave(node)
+        node.rooms.clear()
+        self._outdated.pop(node, None)
+        for group in _groups(node.owner):
+            del self._members[group][node.name]
+            shapes = self._shapes[group]
+            shapes[node.shape] -= 1
+            if not shapes[node.shape]:
+                del shapes[node.shape]
+        for gpu in node.gpus.values():
+            gpu.offer = -1
+
+    def _regpu(self, node: NodeState, gpus: Sequence[Gpu]) -> None:
+        """Give the node these GPUs; what is in use stays so, by index."""
+        old, specs = node.gpus, {gpu.index: gpu for gpu in gpus}
+        node.gpus = {}
+        for index in sorted(old.keys() | specs.keys()):
+            was, spec = old.get(index), specs.get(index)
+            if spec is not None or (was is not None and was.in_use):
+                used = (0, 0) if was is None else (was.booked, was.quarantined)
+                node.gpus[index] = GpuState(node, index, spec, *used)
+        node.free = sum(gpu.free for gpu in node.gpus.values())
+
+    def _forget(self, node: NodeState) -> None:
+        """Drop a node that has left and on which nothing is in use any more."""
+        if not node.present and not node.gpus:
+            self._nodes.pop(node.name, None)
+
+
+def _groups(owner: str) -> Iterator[str]:
+    """The pools that a node of that owner is in."""
+    yield owner
+    if is_provider(owner):
+        yield PROVIDERS_POOL.owners
+
+
+def _sorted(placement: Placement) -> list[tuple[str, int, int]]:
+    return sorted((slot.node, slot.gpu, slot.mib.n) for slot in placement)
+
+
+def _check_run(run: RunId) -> None:
+    if type(run) is not RunId or not run.workload or type(run.attempt) is not int or run.attempt < 1:
+        raise Invalid(f"{run!r:.80} is no id of a run.", "run", "Give a RunId of a workload and an attempt from 1.", run)
+
+
+def _check_gpus(name: str, gpus: Sequence[Gpu]) -> None:
+    if len({gpu.index for gpu in gpus}) < len(gpus):
+        raise Invalid(
+            f"Node {name!r:.80} has two GPUs of one index.", "gpus", "Give each GPU an index of its own.", [gpu.index for gpu in gpus]
+        )
+    for gpu in gpus:
+        if gpu.index < 0 or gpu.total.n < 1:
+            raise Invalid(f"GPU {gpu.index} of node {name!r:.80} has {gpu.total}.", "gpus", "Index from 0, VRAM from 1 MiB.", gpu.total.n)
