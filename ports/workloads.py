@@ -326,11 +326,16 @@ class Page:
 
 @frozen
 class Changes:
-    """What changed after a cursor: each job's latest state, and ids that are gone. cursor: to ask on from."""
+    """What changed after a cursor: each job's latest state, and ids that are gone. cursor: to ask on from.
+
+    whole: the cursor was too old for a difference; `jobs` are all there are, and whatever is not among them is gone.
+    An id is never in both: one that was made anew is in `jobs`, with another uid.
+    """
 
     jobs: tuple[Job, ...]
     deleted: tuple[str, ...]
     cursor: str
+    whole: bool = False
 
 
 class Workloads(Protocol):
@@ -355,7 +360,7 @@ class Workloads(Protocol):
         ...
 
     def changes(self, cursor: str, wait: Span = Span(0)) -> Changes:
-        """What changed after `cursor` ("" is: from now, nothing listed); waits up to `wait` for the first change.
+        """What changed after `cursor`; waits up to `wait` for the first change. "" is: from now, answered at once with nothing.
 
         Level-triggered: in the end each object's latest state and each deletion is given, never an older
         state after a newer one. Steps between may be skipped.
