@@ -360,7 +360,7 @@ class Workloads(Protocol):
         ...
 
     def changes(self, cursor: str, wait: Span = Span(0)) -> Changes:
-        """What changed after `cursor` ("" is: from now, answered at once with nothing); waits up to `wait` for the first change.
+        """What changed after `cursor`; waits up to `wait` for the first change. "" is: from now, answered at once with nothing.
 
         Level-triggered: in the end each object's latest state and each deletion is given, never an older
         state after a newer one. Steps between may be skipped.

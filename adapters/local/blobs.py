@@ -1,0 +1,270 @@
+"""Blobs in a folder.
+
+A blob is written under a temporary name and then linked or renamed to its own, so a reader sees all of it or
+nothing, and a writer that dies leaves only a temporary file, which is swept later. It is never changed: another
+put makes another file, so a copy is a hard link. At its end each file carries a trailer (mark, SHA-256, size)
+that is no part of the data: thus the digest is kept in the same write, on any file system and through any
+backup, and a file cut short by a power cut is known as such.
+
+Key `a/b` lies at `objects/a/b~`: the sign that no key may hold lets `a/b` and `a/b/c` both exist.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import secrets
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from adapters.local.grants import read_grant, write_grant
+from adapters.local.keys import checked_key
+from ports.blobs import BlobInfo, Grant
+from ports.errors import AlreadyExists, Invalid, NotFound, Unavailable
+from ports.units import Instant, Span
+
+BLOCK = 256 * 1024  # bytes read at once
+_TRAILER = struct.Struct("<8s32sQ")
+_MARK = b"GWBLOB1\n"
+_END = "~"
+
+
+class FolderBlobs:
+    """`ports.blobs.BlobStore`. Any number of processes may share the folder."""
+
+    def __init__(self, folder: Path, base_url: str, secret: bytes, fsync: bool = True) -> None:
+        """base_url: of the gateway that serves the grants. secret: signs them, the same in every process of the store.
+        fsync: what was answered survives a power cut."""
+        self._objects = folder / "objects"
+        self._temporary = folder / "temporary"
+        self._base_url = base_url.rstrip("/")
+        self._secret = secret
+        self._fsync = fsync
+        with _answering():
+            self._objects.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._temporary.mkdir(mode=0o700, exist_ok=True)
+
+    def put(self, key: str, data: Iterable[bytes], only_new: bool = False) -> BlobInfo:
+        target = self._path(key)
+        with self._temporarily() as temporary:
+            digest, size = self._write(temporary, data)
+            with _answering():
+                self._name(temporary, target, key, only_new)
+                modified = target.stat().st_mtime_ns
+        return BlobInfo(key, size, Instant(modified // 1_000_000), digest)
+
+    def get(self, key: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
+        if offset < 0 or (length is not None and length < 0):
+            raise Invalid(f"There is no range of {length} bytes from {offset}.", "range", "Give 0 or more.")
+        with _answering():
+            try:
+                handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                raise NotFound(f"There is no blob {key}.", "key") from None
+            blocks = _Blocks(handle)
+            size = _trailer(handle, key)[1]
+            blocks.take(offset, size if length is None else min(size, offset + length))
+            return blocks
+
+    def stat(self, key: str) -> BlobInfo | None:
+        with _answering():
+            try:
+                handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+            try:
+                digest, size = _trailer(handle, key)
+                return BlobInfo(key, size, Instant(os.fstat(handle).st_mtime_ns // 1_000_000), digest.hex())
+            finally:
+                os.close(handle)
+
+    def list(self, prefix: str) -> Iterator[BlobInfo]:
+        """Without digests: a listing opens no file."""
+        folder, _, start = prefix.rpartition("/")
+        if folder:
+            checked_key(folder)
+        return self._walk(self._objects / folder, f"{folder}/" if folder else "", start)
+
+    def copy(self, source: str, target: str) -> BlobInfo:
+        """Both have the time of the copy afterwards: they are one file with two names."""
+        origin, place = self._path(source), self._path(target)
+        with _answering(), self._temporarily() as temporary:
+            try:
+                os.link(origin, temporary)
+            except FileNotFoundError:
+                raise NotFound(f"There is no blob {source}.", "key") from None
+            except OSError as error:
+                if error.errno not in (errno.EMLINK, errno.EPERM, errno.ENOTSUP):
+                    raise
+                return self.put(target, self.get(source))
+            os.utime(temporary)
+            self._name(temporary, place, target, only_new=False)
+        found = self.stat(target)
+        if found is None:
+            raise NotFound(f"The blob {target} was deleted while it was copied.", "key")
+        return found
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        with _answering(), contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            self._prune(path.parent)
+
+    def grant_read(self, key: str, expires: Instant) -> Grant:
+        return read_grant(self._secret, self._base_url, key, expires)
+
+    def grant_write(self, prefix: str, max_size: int, expires: Instant) -> Grant:
+        return write_grant(self._secret, self._base_url, prefix, max_size, expires)
+
+    def sweep(self, idle: Span = Span.of(hours=1)) -> int:
+        """Remove temporary files that nobody has written to for `idle`; gives their number."""
+        swept = 0
+        with _answering():
+            for entry in os.scandir(self._temporary):
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - entry.stat().st_mtime >= idle.seconds:
+                        os.unlink(entry.path)
+                        swept += 1
+        return swept
+
+    # ------------------------------------------------------------ files
+
+    def _path(self, key: str) -> Path:
+        return self._objects / (checked_key(key) + _END)
+
+    @contextlib.contextmanager
+    def _temporarily(self) -> Iterator[Path]:
+        path = self._temporary / secrets.token_hex(16)
+        try:
+            yield path
+        finally:  # also after a rename onto another name of the same file, which does nothing
+            path.unlink(missing_ok=True)
+
+    def _write(self, path: Path, data: Iterable[bytes]) -> tuple[str, int]:
+        """An error of `data` itself passes as it is. Gives digest and size."""
+        digest, size = hashlib.sha256(), 0
+        with _answering():
+            file = path.open("xb", buffering=0)
+        with file:
+            for block in data:
+                digest.update(block)
+                size += len(block)
+                with _answering():
+                    _write_all(file.fileno(), block)
+            with _answering():
+                _write_all(file.fileno(), _TRAILER.pack(_MARK, digest.digest(), size))
+                if self._fsync:
+                    os.fsync(file.fileno())
+        return digest.hexdigest(), size
+
+    def _name(self, temporary: Path, target: Path, key: str, only_new: bool) -> None:
+        for _ in range(100):
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                (os.link if only_new else os.replace)(temporary, target)
+                break
+            except FileExistsError:
+                raise AlreadyExists(key) from None
+            except FileNotFoundError:
+                continue  # a delete has just removed the empty folder
+        else:
+            raise Unavailable("the blob store", f"the folder of {key} vanishes again and again")
+        if self._fsync:
+            _sync_folder(target.parent)
+
+    def _prune(self, folder: Path) -> None:
+        while folder != self._objects:
+            try:
+                folder.rmdir()
+            except OSError:  # not empty, or gone already
+                return
+            folder = folder.parent
+
+    def _walk(self, folder: Path, above: str, start: str = "") -> Iterator[BlobInfo]:
+        """In the order of whole keys: a folder counts as its name and a slash."""
+        with _answering():
+            try:
+                names = sorted(_order(entry) for entry in os.scandir(folder))
+            except (FileNotFoundError, NotADirectoryError):
+                return
+        for name in names:
+            if not name.startswith(start):
+                continue
+            if name.endswith("/"):
+                yield from self._walk(folder / name, above + name)
+                continue
+            with _answering(), contextlib.suppress(FileNotFoundError):
+                found = (folder / (name + _END)).stat()
+                yield BlobInfo(above + name, found.st_size - _TRAILER.size, Instant(found.st_mtime_ns // 1_000_000))
+
+
+class _Blocks:
+    """Reads one open file to the end of a range, and closes it then, or when it is dropped."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle: int | None = handle
+        self._at = self._end = 0
+
+    def take(self, start: int, end: int) -> None:
+        self._at, self._end = start, end
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._handle is None or self._at >= self._end:
+            self.close()
+            raise StopIteration
+        with _answering():
+            block = os.pread(self._handle, min(BLOCK, self._end - self._at), self._at)
+        if not block:
+            raise Unavailable("the blob store", "a file became shorter while it was read")
+        self._at += len(block)
+        return block
+
+    def close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    __del__ = close
+
+
+def _order(entry: os.DirEntry[str]) -> str:
+    return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name.removesuffix(_END)
+
+
+def _trailer(handle: int, key: str) -> tuple[bytes, int]:
+    """Digest and size of an open blob. Raises Unavailable for a file that is no whole blob."""
+    size = os.fstat(handle).st_size - _TRAILER.size
+    if size >= 0:
+        mark, digest, told = _TRAILER.unpack(os.pread(handle, _TRAILER.size, size))
+        if mark == _MARK and told == size:
+            return digest, size
+    raise Unavailable("the blob store", f"the file of {key} is damaged")
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable("the blob store", error.strerror or "") from error

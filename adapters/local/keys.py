@@ -1,0 +1,30 @@
+"""What a key of a blob may look like. Only such names ever become paths, so no key leaves the folder."""
+
+from __future__ import annotations
+
+import re
+
+from ports.errors import Invalid
+
+_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._-]{1,200}"
+_KEY = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT}){{0,15}}")
+LONGEST = 1000
+_REMEDY = "Give 1 to 16 segments of A-Z a-z 0-9 . _ - (not . or ..), at most 200 characters each, parted by single slashes."
+
+
+def is_key(text: str) -> bool:
+    return len(text) <= LONGEST and _KEY.fullmatch(text) is not None
+
+
+def checked_key(text: str) -> str:
+    """Raises Invalid."""
+    if not is_key(text):
+        raise Invalid(f"{text!r:.80} is no key of a blob.", "key", _REMEDY, text)
+    return text
+
+
+def checked_folder(prefix: str) -> str:
+    """A prefix that ends in a slash: all keys of one folder. Raises Invalid."""
+    if not prefix.endswith("/") or not is_key(prefix[:-1]):
+        raise Invalid(f"{prefix!r:.80} is no folder of blobs.", "prefix", f"End it in a slash. {_REMEDY}", prefix)
+    return prefix

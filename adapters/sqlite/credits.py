@@ -1,0 +1,230 @@
+"""The embedded credit service: accounts, holds and charges over the journal in `credits.db`.
+
+Each call is one transaction, so two processes, replays and a kill at any moment are harmless: a charge posts
+only the difference to the highest totals seen, a hold and a one-off posting are known by their key.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from adapters.sqlite import journal
+from adapters.sqlite.audit import Audit, audit
+from adapters.sqlite.database import Database
+from ports.clock import Clock
+from ports.credits import Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
+from ports.errors import Invalid, KeyReused, Refused
+from ports.units import Credits, Instant, Span
+
+PLANS = ("free", "paid")
+
+
+@frozen
+class Alarm:
+    """A charge that was refused: a bug somewhere. until: as it came."""
+
+    seq: int
+    at: Instant
+    uid: str
+    run: str
+    until: Span
+    detail: str
+
+
+@frozen
+class _Highest:
+    """What counts for a run so far. until: ms, -1 before the first charge. payer: "" before the first."""
+
+    payer: str
+    until: int
+    totals: dict[str, int]
+
+    @property
+    def charged(self) -> Credits:
+        return Credits(sum(self.totals.values()))
+
+
+class SqliteCredits:
+    """`ports.credits.CreditService`, with the operator's `set_plan`, `alarms` and `verify` beside it."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        """clock: only dates the rows."""
+        self._database = database
+        self._clock = clock
+
+    def account(self, name: str) -> Account:
+        with self._database.read() as db:
+            return _account(db, name)
+
+    def set_plan(self, user: str, plan: str) -> Account:
+        """Tell the service a user's plan, "free" or "paid". Raises Invalid for another."""
+        if plan not in PLANS:
+            raise Invalid(f"There is no plan {plan!r:.60}.", "plan", "Give free or paid.", plan)
+        name = _checked(user_account(user))
+        with self._database.write() as db:
+            db.execute("INSERT INTO accounts VALUES (?, 0, 0, ?) ON CONFLICT (name) DO UPDATE SET plan = excluded.plan", (name, plan))
+            return _account(db, name)
+
+    # ------------------------------------------------------------ holds
+
+    def authorise(self, key: str, account: str, amount: Credits) -> HoldAnswer:
+        """Also raises Invalid for an amount below 0, KeyReused for a key that holds another account's credits."""
+        _checked(account)
+        if not 0 <= amount.micro <= journal.LARGEST:
+            raise Invalid(f"A hold of {amount} credits can't be.", "amount", "Give 0 or more.", str(amount))
+        with self._database.write() as db:
+            stored = db.execute("SELECT account, amount, have, state FROM holds WHERE key = ?", (key,)).fetchone()
+            known = _account(db, account)
+            have = known.balance - known.held
+            if stored is not None and stored[3] == HoldState.CLOSED:
+                return HoldAnswer(HoldState.CLOSED, amount, have)
+            if stored is not None:
+                if stored[0] != account:
+                    raise KeyReused("This key holds credits of another account.", "key", "Take a fresh key for each hold.")
+                return HoldAnswer(HoldState.OPEN, Credits(stored[1]), Credits(stored[2]))
+            if have < amount:
+                return HoldAnswer(HoldState.REFUSED, amount, have)
+            db.execute(
+                "INSERT INTO holds VALUES (?, ?, ?, ?, ?, ?)",
+                (key, account, amount.micro, have.micro, HoldState.OPEN.value, self._clock.now().ms),
+            )
+            _add_held(db, account, amount.micro)
+            return HoldAnswer(HoldState.OPEN, amount, have)
+
+    def void(self, key: str) -> None:
+        with self._database.write() as db:
+            stored = db.execute("SELECT account, amount, state FROM holds WHERE key = ?", (key,)).fetchone()
+            if stored is None:
+                db.execute("INSERT INTO holds VALUES (?, '', 0, 0, ?, ?)", (key, HoldState.CLOSED.value, self._clock.now().ms))
+            elif stored[2] == HoldState.OPEN:
+                db.execute("UPDATE holds SET state = ? WHERE key = ?", (HoldState.CLOSED.value, key))
+                _add_held(db, stored[0], -stored[1])
+
+    # ------------------------------------------------------------ postings
+
+    def charge(self, charges: Sequence[Charge]) -> tuple[ChargeAnswer, ...]:
+        if not charges:
+            return ()
+        now = self._clock.now()
+        with self._database.write() as db:
+            return tuple(_charge(db, now, each) for each in charges)
+
+    def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        if kind == journal.CHARGE or not kind or not key:
+            raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind", "Charges go through charge().")
+        for name, amount in lines.items():
+            if abs(amount.micro) > journal.LARGEST:
+                raise Invalid(f"{amount} credits are too many for one posting.", "lines", "", str(amount))
+            _checked(name)
+        with self._database.write() as db:
+            if db.execute("SELECT 1 FROM posted WHERE key = ?", (key,)).fetchone() is not None:
+                return False
+            journal.append(db, self._clock.now(), kind, key, tuple(lines.items()), memo=memo)
+            db.execute("INSERT INTO posted VALUES (?)", (key,))
+        return True
+
+    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
+        with self._database.read() as db:
+            return journal.entries(db, account, after, limit)
+
+    # ------------------------------------------------------------ for the operator
+
+    def alarms(self, after: int = 0, limit: int = 1000) -> tuple[Alarm, ...]:
+        """Refused charges with a number above `after`, oldest first; each is told once, however often it is sent."""
+        with self._database.read() as db:
+            rows = db.execute(
+                "SELECT seq, at, uid, run, until, detail FROM alarms WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
+            ).fetchall()
+        return tuple(Alarm(seq, Instant(at), uid, run, Span(until), detail) for seq, at, uid, run, until, detail in rows)
+
+    def verify(self) -> Audit:
+        """Read the whole journal and prove it: zero sums, the hash chain, monotone totals, balances and holds."""
+        with self._database.snapshot() as db:
+            return audit(db)
+
+
+# ---------------------------------------------------------------- inside a transaction
+
+
+def _charge(db: sqlite3.Connection, now: Instant, charge: Charge) -> ChargeAnswer:
+    run = str(charge.run)
+    highest = _highest(db, charge.uid, run)
+    fault = _fault(charge)
+    if not fault and charge.until.ms <= highest.until:
+        return ChargeAnswer(ChargeState.STALE, _account(db, charge.payer).balance, highest.charged)
+    fault = fault or _regress(charge, highest)
+    if fault:
+        db.execute(
+            "INSERT INTO alarms (at, uid, run, until, detail) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (now.ms, charge.uid, run, charge.until.ms, fault),
+        )
+        return ChargeAnswer(ChargeState.REFUSED, _account(db, charge.payer).balance, highest.charged, fault)
+    _post_difference(db, now, charge, highest)
+    charged = Credits(sum(total.micro for total in charge.totals.values()))
+    return ChargeAnswer(ChargeState.POSTED, _account(db, charge.payer).balance, charged)
+
+
+def _post_difference(db: sqlite3.Connection, now: Instant, charge: Charge, highest: _Highest) -> None:
+    """The payer's line is always there, so that the journal alone tells how far a run is charged."""
+    run = str(charge.run)
+    grown = [(name, Credits(total.micro - highest.totals.get(name, 0))) for name, total in sorted(charge.totals.items())]
+    lines = [
+        (charge.payer, Credits(-sum(amount.micro for _, amount in grown))),
+        *((name, amount) for name, amount in grown if amount.micro),
+    ]
+    journal.append(db, now, journal.CHARGE, charge.uid, lines, run=run, until=charge.until)
+    db.execute(
+        "INSERT INTO charges VALUES (?, ?, ?, ?) ON CONFLICT (uid, run) DO UPDATE SET until = excluded.until",
+        (charge.uid, run, charge.payer, charge.until.ms),
+    )
+    db.executemany(
+        "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (uid, run, account) DO UPDATE SET total = excluded.total",
+        ((charge.uid, run, name, total.micro) for name, total in charge.totals.items() if total.micro),
+    )
+
+
+def _fault(charge: Charge) -> str:
+    """Why the charge can't be one at all, or ""."""
+    for name in (charge.payer, *charge.totals):
+        if not journal.is_account(name):
+            return f"{name!r:.80} is no account"
+    if not 0 <= charge.until.ms < 2**53:
+        return f"until is {charge.until.ms} ms"
+    over = next((total for total in charge.totals.values() if not 0 <= total.micro <= journal.LARGEST), None)
+    return "" if over is None else f"a total is {over}"
+
+
+def _regress(charge: Charge, highest: _Highest) -> str:
+    """In what a later charge takes back an earlier one, or ""."""
+    if highest.payer not in ("", charge.payer):
+        return f"payer is {charge.payer}, and was {highest.payer}"
+    for name, was in highest.totals.items():
+        total = charge.totals.get(name, Credits(0))
+        if total.micro < was:
+            return f"total of {name} is {total}, and was {Credits(was)} at {highest.until} ms"
+    return ""
+
+
+def _highest(db: sqlite3.Connection, uid: str, run: str) -> _Highest:
+    row = db.execute("SELECT payer, until FROM charges WHERE uid = ? AND run = ?", (uid, run)).fetchone()
+    if row is None:
+        return _Highest("", -1, {})
+    return _Highest(row[0], row[1], dict(db.execute("SELECT account, total FROM totals WHERE uid = ? AND run = ?", (uid, run)).fetchall()))
+
+
+def _account(db: sqlite3.Connection, name: str) -> Account:
+    row = db.execute("SELECT balance, held, plan FROM accounts WHERE name = ?", (name,)).fetchone()
+    return Account(name, Credits(0), Credits(0)) if row is None else Account(name, Credits(row[0]), Credits(row[1]), row[2])
+
+
+def _add_held(db: sqlite3.Connection, account: str, micro: int) -> None:
+    db.execute("INSERT INTO accounts VALUES (?, 0, ?, '') ON CONFLICT (name) DO UPDATE SET held = held + excluded.held", (account, micro))
+
+
+def _checked(account: str) -> str:
+    if not journal.is_account(account):
+        raise Invalid(f"{account!r:.80} is no account.", "account", "Give user:<id>, provider:<id>, org, platform or issue.", account)
+    return account

@@ -1,0 +1,70 @@
+"""The double-entry journal of money: rows that are only ever added, each hashed together with the one before.
+
+A posting is a few rows whose amounts sum to zero. The balance of an account is kept beside the journal and
+changed in the same transaction; `adapters.sqlite.audit` proves that the two agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Sequence
+
+from ports.credits import Entry
+from ports.errors import Invalid
+from ports.units import Credits, Instant, Span
+
+CHARGE = "charge"  # the kind of a charge's posting; its key is the workload's uid, its first line is the payer's
+LARGEST = 2**53  # micro-credits in one line: no sum of a thousand of them leaves 64 bits
+_ACCOUNT = re.compile(r"[a-z]{1,40}(:[^\x00-\x20\x7f\ud800-\udfff]{1,400})?")
+
+Row = tuple[int, int, int, str, int, str, str, str, int, str]  # as journal's columns, without hash
+COLUMNS = "seq, at, posting, account, amount, kind, key, run, until, memo"
+
+
+def is_account(name: str) -> bool:
+    """A word, and maybe a colon and an id."""
+    return _ACCOUNT.fullmatch(name) is not None
+
+
+def append(
+    db: sqlite3.Connection,
+    at: Instant,
+    kind: str,
+    key: str,
+    lines: Sequence[tuple[str, Credits]],
+    *,
+    run: str = "",
+    until: Span = Span(0),
+    memo: str = "",
+) -> None:
+    """Add one posting and move the balances. Raises Invalid if the lines don't sum to zero."""
+    if sum(amount.micro for _, amount in lines):
+        raise Invalid("The lines of a posting don't sum to zero.", "lines", "Whatever goes into one account comes out of another.")
+    seq, posting, hashed = db.execute("SELECT seq, posting, hash FROM journal_end").fetchone()
+    posting += 1
+    for account, amount in lines:
+        seq += 1
+        row: Row = (seq, at.ms, posting, account, amount.micro, kind, key, run, until.ms, memo)
+        hashed = chained(hashed, row)
+        db.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, hashed))
+        db.execute(
+            "INSERT INTO accounts VALUES (?, ?, 0, '') ON CONFLICT (name) DO UPDATE SET balance = balance + excluded.balance",
+            (account, amount.micro),
+        )
+    db.execute("UPDATE journal_end SET seq = ?, posting = ?, hash = ?", (seq, posting, hashed))
+
+
+def chained(before: bytes, row: Row) -> bytes:
+    """The hash of a row: SHA-256 of the hash before it and the row as compact JSON."""
+    return hashlib.sha256(before + json.dumps(row, separators=(",", ":")).encode()).digest()
+
+
+def entries(db: sqlite3.Connection, account: str, after: int, limit: int) -> tuple[Entry, ...]:
+    rows = db.execute(f"SELECT {COLUMNS} FROM journal WHERE account = ? AND seq > ? ORDER BY seq LIMIT ?", (account, after, limit))  # noqa: S608
+    return tuple(
+        Entry(seq, Instant(at), posting, name, Credits(amount), kind, key, run, Span(until), memo)
+        for seq, at, posting, name, amount, kind, key, run, until, memo in rows
+    )
