@@ -1,1 +1,54 @@
-"""The client of Gridweave: a function goes in; logs, result and bill come out."""
+"""Gridweave: run a Python function on exact GPUs of a shared cluster, as if it ran here.
+
+    import gridweave as gw
+
+    @gw.function(vram="8GB")
+    def square(x):
+        return x * x
+
+    square.remote(7)
+
+Importing this package needs the standard library only: it travels with functions whose modules import it, and a node
+has neither httpx nor rich. What talks to the gateway is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gridweave.errors import Cancelled, GridweaveError, JobFailed, NotFound, Refused, RemoteError, Unavailable
+from gridweave.functions import Function, function, run
+from gridweave.version import __version__
+
+if TYPE_CHECKING:
+    from gridweave.client import Client
+    from gridweave.defaults import use
+    from gridweave.jobs import Job
+
+__all__ = [
+    "Cancelled",
+    "Client",
+    "Function",
+    "GridweaveError",
+    "Job",
+    "JobFailed",
+    "NotFound",
+    "Refused",
+    "RemoteError",
+    "Unavailable",
+    "__version__",
+    "function",
+    "run",
+    "use",
+]
+
+_LATER = {"Client": "gridweave.client", "Job": "gridweave.jobs", "use": "gridweave.defaults"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs more than the standard library on first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'gridweave' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)

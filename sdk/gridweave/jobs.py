@@ -1,0 +1,83 @@
+"""A handle of a submitted job."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from gridweave.client import Client
+from gridweave.errors import Refused
+from gridweave.outcomes import failure, value_of
+from gridweave.streams import LogPiece
+
+_WAIT = 60  # seconds of one question for the result
+TERMINAL = frozenset({"Completed", "Failed", "Cancelled"})
+
+
+class Job:
+    """One job. id: as the gateway knows it. It runs whether or not this handle is kept; `Job(id)` makes another.
+
+    Every method raises NotFound if there is no such job of the caller, and Unavailable.
+    """
+
+    def __init__(self, id: str, client: Client | None = None) -> None:
+        if client is None:
+            from gridweave.defaults import current
+
+            client = current()
+        self.id = id
+        self._client = client
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r})"
+
+    def status(self) -> dict[str, Any]:
+        """What the gateway knows of it: phase, reason, placement, times, charges, exit."""
+        return self._client.status(self.id)
+
+    def logs(self, follow: bool = False) -> Iterator[str]:
+        """Its log as text, in pieces as they come; bytes that are no UTF-8 are replaced. follow: until the job has ended."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for piece in self.log_bytes(follow):
+            text = decoder.decode(piece)
+            if text:
+                yield text
+        rest = decoder.decode(b"", final=True)
+        if rest:
+            yield rest
+
+    def log_bytes(self, follow: bool = False) -> Iterator[bytes]:
+        """Its log as bytes."""
+        if not follow:
+            yield from self._client.log(self.id)
+            return
+        for happened in self._client.follow(self.id):
+            if isinstance(happened, LogPiece):
+                yield happened.data
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Its value, once it has ended; raises the exception that its function raised.
+
+        timeout: seconds to wait, None for ever. Raises TimeoutError, JobFailed, Cancelled.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _WAIT if until is None else max(0.0, until - time.monotonic())
+            try:
+                download = self._client.result(self.id, min(_WAIT, left))
+            except Refused as refused:
+                if refused.kind == "no-result":
+                    raise failure(refused, self.id) from None
+                raise
+            if download is not None:
+                return value_of(download, self.id)
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"job {self.id} has not ended within {timeout} s")
+            if until is not None:
+                time.sleep(min(0.2, max(0.0, until - time.monotonic())))
+
+    def cancel(self) -> dict[str, Any]:
+        """Ask for its end, and give its status. It is Cancelled when its processes are gone."""
+        return self._client.cancel(self.id)

@@ -1,0 +1,110 @@
+"""From the stored result back to a value, or to the user's own exception with its causes and remote tracebacks.
+
+An exception is rebuilt from its pickle; where its class cannot be had here, a RemoteError says what it was. Each one in the
+chain carries its remote traceback as a note, which Python prints below it. What would stop this process by itself
+(SystemExit, KeyboardInterrupt, a cancelled task's) is never raised as such: it ended the job, not this program.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+from gridweave.downloads import Download
+from gridweave.errors import Cancelled, GridweaveError, JobFailed, Refused, RemoteError
+
+
+def value_of(download: Download, job_id: str) -> Any:
+    """The value, or the exception raised. Raises GridweaveError if the value cannot be rebuilt here. Closes the download."""
+    try:
+        download.file.seek(0)
+        if not download.raised:
+            return _load(download, job_id)
+        error = exception_of(pickle.load(download.file), job_id)  # noqa: S301 - the result of the user's own function
+    finally:
+        download.close()
+    raise error
+
+
+def _load(download: Download, job_id: str) -> Any:
+    try:
+        return pickle.load(download.file)  # noqa: S301 - the result of the user's own function
+    except Exception as error:
+        hint = f" Install {error.name!r} here, or add its folder to sys.path." if isinstance(error, ModuleNotFoundError) else ""
+        raise GridweaveError(f"The result of job {job_id} cannot be rebuilt here: {type(error).__name__}: {error}.{hint}") from error
+
+
+def exception_of(facts: Mapping[str, Any], job_id: str) -> BaseException:
+    """The exception that a raised result describes, with the chain that led to it."""
+    outermost = _rebuild(facts, job_id)
+    above = outermost
+    for link in facts.get("chain") or ():
+        below = _rebuild(link, job_id)
+        if below is above:
+            break
+        if link.get("link") == "cause":
+            above.__cause__ = below
+        else:
+            above.__context__ = below
+        above = below
+    return outermost
+
+
+def _rebuild(facts: Mapping[str, Any], job_id: str) -> BaseException:
+    error = _unpickled(facts.get("exception"))
+    traceback = str(facts.get("traceback") or "").rstrip()
+    if not isinstance(error, Exception):
+        kind, message = str(facts.get("type") or "Exception"), str(facts.get("message") or "")
+        module = str(facts.get("module") or "builtins")
+        shown = kind if module == "builtins" else f"{module}.{kind}"
+        error = RemoteError(f"{shown}: {message}" if message else shown, type=kind, module=module, traceback=traceback)
+    if traceback:
+        _note(error, f"Remote traceback (job {job_id}):\n{traceback}")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        top = error.name.partition(".")[0]
+        _note(error, f'The node has no module {top!r}. If it is a package, add it: env={{"pip": ["{top}"]}}.')
+    return error
+
+
+def _unpickled(data: Any) -> BaseException | None:
+    if not isinstance(data, bytes):
+        return None
+    try:
+        error = pickle.loads(data)  # noqa: S301 - the exception of the user's own function
+    except Exception:
+        return None
+    return error if isinstance(error, BaseException) else None
+
+
+def _note(error: BaseException, text: str) -> None:
+    try:
+        error.add_note(text)
+    except Exception:  # a frozen exception: it arrives without its note
+        return
+
+
+def failure(refused: Refused, job_id: str) -> GridweaveError:
+    """How a job ended, from the gateway's answer that it has no result."""
+    facts = refused.facts
+    reason, message = str(facts.get("reason") or ""), str(facts.get("message") or "")
+    ended = facts.get("exit") or {}
+    if facts.get("phase") == "Cancelled":
+        return Cancelled(f"Job {job_id} was cancelled{f': {message}' if message else '.'}", job_id=job_id, reason=reason)
+    what = message or _in_words(ended) or reason or refused.message
+    error = JobFailed(f"Job {job_id} failed: {what}", job_id=job_id, reason=reason, exit=ended)
+    if error.traceback:
+        error.add_note(f"Remote traceback:\n{error.traceback.rstrip()}")
+    if error.log_tail:
+        error.add_note(f"Last lines of its log:\n{error.log_tail.rstrip()}")
+    return error
+
+
+def _in_words(ended: Mapping[str, Any]) -> str:
+    if ended.get("oom"):
+        return "it ran out of memory."
+    if ended.get("signal"):
+        return f"it was ended by {ended['signal']}."
+    if ended.get("code") is not None:
+        return f"it exited with code {ended['code']}."
+    return str(ended.get("message") or "")

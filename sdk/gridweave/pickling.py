@@ -1,0 +1,137 @@
+"""Pickles functions and arguments for the cluster, and notes which modules they will need there.
+
+It is cloudpickle: what belongs to the script (`__main__`), a notebook or a local scope goes by value, what belongs to an
+importable module goes by reference. The pickler sees every object on its way, so it can refuse what could be pickled but
+never work on another machine, and it can list the modules that must travel along.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType, ModuleType
+from typing import IO, Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from gridweave.captures import CannotTravelError, explain, unfit
+from gridweave.errors import Refused
+from gridweave.functions import Function, importable
+from gridweave.payloads import Payload, TooLargeError, too_large
+
+PROTOCOL = 5
+
+
+@dataclass
+class Needs:
+    """Names of the modules that pickled objects refer to, and of those that functions sent by value import."""
+
+    modules: set[str] = field(default_factory=set)
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle's pickler that refuses what cannot travel and fills `needs`."""
+
+    def __init__(self, file: IO[bytes], needs: Needs) -> None:
+        super().__init__(file, protocol=PROTOCOL)
+        self._needs = needs
+
+    def reducer_override(self, obj: Any) -> Any:
+        refusal = unfit(obj)
+        if refusal is not None:
+            raise CannotTravelError(obj, refusal)
+        if isinstance(obj, ModuleType):
+            self._needs.modules.add(obj.__name__)
+        elif isinstance(obj, (FunctionType, type, Function)):
+            self._needs.modules.add(str(obj.__module__))
+        if isinstance(obj, FunctionType):
+            self._needs.modules.update(imported_by(obj.__code__, str(obj.__globals__.get("__package__") or "")))
+            owner = decorated(obj)
+            if owner is not None:
+                return getattr, (owner, "__wrapped__")
+        return super().reducer_override(obj)
+
+
+def decorated(function: FunctionType) -> Function[..., Any] | None:
+    """The decorated object that stands at this function's place in an importable module, if there is one."""
+    found: Any = sys.modules.get(function.__module__)
+    for part in function.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Function) and found.__wrapped__ is function and importable(found):
+        return found
+    return None
+
+
+def imported_by(code: CodeType, package: str) -> Iterator[str]:
+    """Full names of what the code imports, also inside nested functions; `from a import b` gives both a and a.b."""
+    level: Any = 0
+    names: Any = None
+    before: list[Any] = []
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "IMPORT_NAME":
+            level, names = (before[-2], before[-1]) if len(before) > 1 else (0, None)
+            base = resolve(str(instruction.argval), int(level or 0), package)
+            if base:
+                yield base
+                yield from (f"{base}.{name}" for name in names or ())
+        before = [*before[-1:], instruction.argval]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from imported_by(constant, package)
+
+
+def resolve(name: str, level: int, package: str) -> str:
+    """The absolute name of an import, "" if it points above the top."""
+    if level == 0:
+        return name
+    parts = package.split(".") if package else []
+    if level - 1 >= len(parts):
+        return ""
+    kept = parts[: len(parts) - (level - 1)]
+    return ".".join([*kept, name] if name else kept)
+
+
+def pickle_function(function: Callable[..., Any], needs: Needs) -> Payload:
+    """The function as a payload. Raises Refused naming the captured variable that cannot travel."""
+    return _pickle(function, f"function {getattr(function, '__name__', 'function')}", needs)
+
+
+def pickle_arguments(args: tuple[Any, ...], kwargs: dict[str, Any], needs: Needs) -> Payload:
+    """The arguments as a payload. Raises Refused naming the one that cannot travel."""
+    return _pickle((args, kwargs), "arguments", needs)
+
+
+def _pickle(obj: Any, what: str, needs: Needs) -> Payload:
+    payload = Payload()
+    try:
+        Pickler(payload, needs).dump(obj)  # type: ignore[arg-type]
+    except TooLargeError:
+        payload.close()
+        raise too_large(what) from None
+    except Exception as error:
+        payload.close()
+        raise _refusal(obj, what, error) from error
+    except BaseException:
+        payload.close()
+        raise
+    return payload
+
+
+def _refusal(obj: Any, what: str, error: Exception) -> Refused:
+    def attempt(part: Any) -> Exception | None:
+        try:
+            Pickler(_Nowhere(), Needs()).dump(part)  # type: ignore[arg-type]
+        except Exception as found:
+            return found
+        return None
+
+    return explain(obj, what, error, attempt)
+
+
+class _Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return memoryview(data).nbytes

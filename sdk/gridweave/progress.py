@@ -1,0 +1,126 @@
+"""What the user sees while a job runs: its log on stdout, and below it one line on stderr that says how far it is.
+
+The line is drawn on a terminal only, and never while the log stands in the middle of a line (a progress bar of the user's).
+One call at a time has the line; others in the same process show their log alone.
+"""
+
+from __future__ import annotations
+
+import codecs
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from decimal import Decimal
+from types import TracebackType
+from typing import IO, Any, Self
+
+from gridweave.streams import State
+
+_line_taken = threading.Lock()
+_output = threading.Lock()
+
+
+class Screen:
+    """Shows one job. log_to: where its log goes, sys.stdout if None."""
+
+    def __init__(self, name: str, log_to: IO[str] | None = None, line: bool = True) -> None:
+        self._name, self._log_to = name, log_to
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._owns_line = line and sys.stderr is not None and sys.stderr.isatty() and _line_taken.acquire(blocking=False)
+        self._live: Any = None
+        self._mid_line = False
+        self._started: float | None = None
+        self._rate: Decimal | None = None
+        self._place = ""
+        self._text = "submitting"
+
+    def __enter__(self) -> Self:
+        self._draw()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._erase()
+        if self._owns_line:
+            _line_taken.release()
+
+    def log(self, data: bytes) -> None:
+        """Write a piece of the log, byte for byte where stdout takes bytes."""
+        self._erase()
+        with _output:
+            stream = self._log_to if self._log_to is not None else sys.stdout
+            raw = getattr(stream, "buffer", None)
+            if raw is not None:
+                stream.flush()
+                raw.write(data)
+                raw.flush()
+            else:
+                stream.write(self._decoder.decode(data))
+                stream.flush()
+        self._mid_line = not data.endswith(b"\n")
+        self._draw()
+
+    def state(self, state: State, status: Mapping[str, Any] | None = None) -> None:
+        """Say what the job is doing. status: its full status, when it was asked for."""
+        if status is not None:
+            self._rate = Decimal(status["rate_per_hour"]) if status.get("rate_per_hour") else None
+            self._place = place(status.get("placement") or ())
+        if state.phase == "Running" and self._started is None:
+            self._started = time.monotonic()
+        self._text = _in_words(state)
+        self._draw()
+
+    def __rich__(self) -> str:
+        from rich.markup import escape
+
+        parts = [f"[bold]{escape(self._name)}[/bold]", escape(self._text), escape(self._place)]
+        if self._started is not None:
+            ran = time.monotonic() - self._started
+            parts.append(elapsed(ran))
+            if self._rate:
+                parts.append(f"~{self._rate * Decimal(int(ran)) / 3600:.6f} credits")
+        return " · ".join(part for part in parts if part)
+
+    def _draw(self) -> None:
+        if not self._owns_line or self._live is not None or self._mid_line:
+            return
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+
+        shown = Spinner("dots", text=self)
+        console = Console(stderr=True)
+        self._live = Live(shown, console=console, transient=True, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False)
+        self._live.start()
+
+    def _erase(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def place(placement: Any) -> str:
+    """Where a job runs, for people: `node-1 GPU 0, 1 (A100-80GB)`."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for slot in placement:
+        nodes.setdefault((str(slot["node"]), str(slot.get("model") or "")), []).append(str(slot["gpu"]))
+    shown = (f"{node} GPU {', '.join(gpus)}" + (f" ({model})" if model else "") for (node, model), gpus in nodes.items())
+    return "; ".join(shown)
+
+
+def elapsed(seconds: float) -> str:
+    """`7 s`, `3:07`, `1:02:09`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+def _in_words(state: State) -> str:
+    if state.phase == "Pending":
+        queue = f"position {state.position} in the queue" if state.position else "queued"
+        return f"{queue}: {state.waiting}" if state.waiting else queue
+    if state.phase == "Allocated":
+        return state.setup or "setting up"
+    return {"Running": "running", "Closing": "finishing"}.get(state.phase, state.phase.lower())

@@ -1,0 +1,193 @@
+"""HTTP to the gateway: retries, deadlines, and problems turned into our errors.
+
+Every request here is safe to repeat (submits carry an idempotency key), so a broken connection, 429 and 502-504 are asked
+again with growing pauses, or after the pause that the answer names, until `retry_for` seconds have passed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from gridweave.errors import NotFound, Refused, Unavailable
+from gridweave.version import __version__
+
+_AGAIN = frozenset({429, 502, 503, 504})
+_LONGEST_PAUSE = 15.0
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class Transport:
+    """One gateway. url: http(s)://host[:port]. Raises Refused for a URL or key that cannot be used."""
+
+    def __init__(self, url: str, api_key: str | None, retry_for: float) -> None:
+        self.url = _checked_url(url)
+        self.retry_for = retry_for
+        own = {"User-Agent": f"gridweave/{__version__}", "X-SDK-Version": __version__}
+        identity = {"Authorization": f"Bearer {_checked_key(api_key)}"} if api_key else {}
+        timeout = httpx.Timeout(60, connect=10, pool=None)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+        trust = urlsplit(self.url).hostname not in _LOOPBACK  # a proxy of the environment never leads to this machine
+        self._gateway = httpx.Client(base_url=self.url, headers=own | identity, timeout=timeout, limits=limits, trust_env=trust)
+        self._elsewhere = httpx.Client(headers=own, timeout=timeout, trust_env=trust)
+
+    def close(self) -> None:
+        self._gateway.close()
+        self._elsewhere.close()
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        content: Callable[[], Iterable[bytes]] | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        read_timeout: float = 60,
+        retry_for: float | None = None,
+    ) -> httpx.Response:
+        """The answer, read whole. body: sent as JSON. content: makes the raw body anew for each try.
+
+        Raises Refused for a 4xx, Unavailable when `retry_for` seconds went by without an answer.
+        """
+        own = dict(headers or {})
+        if body is not None:
+            own["Content-Type"] = "application/json"
+        client = self._elsewhere if path.startswith(("http://", "https://")) else self._gateway
+        given = {key: value for key, value in (params or {}).items() if value is not None}
+        patience = Patience(self.retry_for if retry_for is None else retry_for)
+        while True:
+            raw = content() if content is not None else None if body is None else encode(body)
+            try:
+                timeout = httpx.Timeout(60, connect=10, read=read_timeout, pool=None)
+                response = client.request(method, path, content=raw, params=given or None, headers=own, timeout=timeout)
+            except httpx.TransportError as error:
+                patience.pause(self._unreachable(error))
+                continue
+            except httpx.InvalidURL as error:
+                raise Refused(f"The gateway's address cannot be used: {error}", field="url", value=self.url) from error
+            if response.status_code not in _AGAIN:
+                return checked(response)
+            patience.pause(unavailable(response))
+
+    @contextmanager
+    def stream(self, path: str, params: Mapping[str, Any], headers: Mapping[str, str], read_timeout: float) -> Iterator[httpx.Response]:
+        """One try of a GET whose body is read as it comes. Raises BrokenStreamError for what may be tried again, Refused for a 4xx."""
+        timeout = httpx.Timeout(60, connect=10, read=read_timeout, pool=None)
+        try:
+            with self._gateway.stream("GET", path, params=params, headers=headers, timeout=timeout) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    if response.status_code in _AGAIN:
+                        raise BrokenStreamError(unavailable(response))
+                    checked(response)
+                yield response
+        except httpx.TransportError as error:
+            raise BrokenStreamError(self._unreachable(error)) from error
+
+    def _unreachable(self, error: httpx.TransportError) -> Unavailable:
+        if isinstance(error, (httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
+            raise Refused(f"The request to {self.url} cannot be sent: {error}", field="url", value=self.url) from error
+        found = Unavailable(f"The gateway at {self.url} does not answer ({error or type(error).__name__}). Is GRIDWEAVE_URL right?")
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise found from error
+        found.__cause__ = error
+        return found
+
+
+class BrokenStreamError(Exception):
+    """A stream ended before its time; `why` is what to raise when patience is over."""
+
+    def __init__(self, why: Unavailable) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class Patience:
+    """Pauses between tries, 0.2 s doubling to 5 s with jitter, until `seconds` since the last success have passed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.succeeded()
+
+    def succeeded(self) -> None:
+        """Start anew: the other side answered."""
+        self._until = time.monotonic() + self._seconds
+        self._tries = 0
+
+    def pause(self, why: Unavailable) -> None:
+        """Sleep before the next try, or raise `why`."""
+        planned = min(5.0, 0.2 * 2**self._tries) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+        asked = getattr(why, "asked_pause", None)
+        pause = min(_LONGEST_PAUSE, asked) if asked is not None else planned
+        self._tries += 1
+        if time.monotonic() + pause > self._until:
+            raise why
+        time.sleep(pause)
+
+
+def encode(body: Mapping[str, Any]) -> bytes:
+    """JSON in ASCII: also lone surrogates, as os.environ has them for bytes that are no UTF-8, survive."""
+    return json.dumps(body, allow_nan=False).encode("ascii")
+
+
+def checked(response: httpx.Response) -> httpx.Response:
+    """The response if it is a success. Raises Refused, NotFound, or Unavailable for a 5xx."""
+    if response.status_code < 400:
+        return response
+    if response.status_code >= 500:
+        raise unavailable(response)
+    facts = problem(response)
+    kind = str(facts.pop("type", "")).rpartition("/")[2] or "refused"
+    status = facts.pop("status", None) or response.status_code
+    title = facts.pop("title", "")
+    words = {key: str(facts.pop(key, "") or "") for key in ("field", "value", "remedy")}
+    message = str(facts.pop("detail", "") or title or f"The gateway answered {response.status_code} {response.reason_phrase}")
+    family = NotFound if response.status_code == 404 else Refused
+    raise family(message, kind=kind, status=int(status), facts=facts, **words)
+
+
+def unavailable(response: httpx.Response) -> Unavailable:
+    """The error of a 429 or 5xx, with the pause that the gateway asked for."""
+    facts = problem(response)
+    said = facts.get("detail") or facts.get("title") or f"{response.status_code} {response.reason_phrase}"
+    asked = response.headers.get("retry-after", "")
+    error = Unavailable(f"The gateway cannot serve now: {said}", float(asked) if asked.isdigit() else 5)
+    if asked.isdigit():
+        error.asked_pause = float(asked)  # type: ignore[attr-defined]
+    return error
+
+
+def problem(response: httpx.Response) -> dict[str, Any]:
+    """The fields of a problem+json body; empty if it is none."""
+    try:
+        facts = json.loads(response.content)
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid = False
+    if not valid:
+        remedy = "Set GRIDWEAVE_URL to something like http://127.0.0.1:8200."
+        raise Refused(f"{url!r} is not the address of a gateway", field="url", value=url, remedy=remedy)
+    return url.rstrip("/")
+
+
+def _checked_key(key: str) -> str:
+    if not key.isascii() or not key.isprintable() or key != key.strip():
+        raise Refused("The API key has characters that no key has", field="api_key", remedy="Set GRIDWEAVE_API_KEY anew, without spaces.")
+    return key
