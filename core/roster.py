@@ -15,7 +15,7 @@ from ports.cluster import ClusterNode, Hello, RunReport
 from ports.errors import Conflict
 from ports.nodes import Gpu, NodeRecord, NodeRecords, NodeState, NodeStatus, Quarantine
 from ports.units import Span
-from ports.workloads import Run, RunId
+from ports.workloads import Run, RunId, Slot
 
 
 @define
@@ -41,6 +41,7 @@ class Roster:
         self._ledger = ledger
         self._ran_every = ran_every
         self._nodes: dict[str, Node] = {}
+        self._fitted: set[str] = set()  # nodes that are in the ledger
         self._classes: tuple[GpuClass, ...] | None = None
 
     def load(self, now: Span) -> None:
@@ -49,7 +50,7 @@ class Roster:
             self._nodes[record.name] = Node(record, record, silent_since=now)
             self._fit(self._nodes[record.name])
             for each in record.status.quarantine:
-                self._ledger.quarantine_slot(each.run, record.name, each.gpu, each.mib)
+                self._ledger.quarantine(RunId.parse(each.run), [Slot(record.name, each.gpu, each.mib)])
 
     def up(self, seen: ClusterNode, hello: Hello, address: str, epoch: int) -> Node:
         """Its agent has answered hello in this term: it can be asked, and has swept."""
@@ -232,5 +233,9 @@ class Roster:
         self._classes = None
         if spec.gone or not status.gpus or not status.owner:
             self._ledger.remove_node(name)
+            self._fitted.discard(name)
             return
-        self._ledger.put_node(name, status.owner, status.gpus, drain=spec.drain or not node.answered or status.state is not NodeState.READY)
+        drain = spec.drain or status.state is not NodeState.READY
+        put = self._ledger.update_node if name in self._fitted else self._ledger.add_node
+        put(name, status.owner, status.gpus, drain)
+        self._fitted.add(name)
