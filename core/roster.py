@@ -223,6 +223,8 @@ class Roster:
             state, reason = NodeState.UNFIT, f"Its record says that it is {spec.owner}'s, its label {node.label_owner}'s."
         changed: NodeStatus = evolve(status, state=state, reason=reason, owner=owner)
         if spec.gone:
+            for each in status.quarantine:
+                self._ledger.lift(each.run, node.record.name)
             changed = evolve(changed, quarantine=(), ran={})
         node.record = evolve(node.record, status=changed)
         self._fit(node)
