@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from attrs import evolve
+
 from adapters.local.clock import SystemClock
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.epochs import SqliteEpochs
@@ -45,9 +47,17 @@ def in_threads(what: Callable[[int], object], times: int) -> list[object]:
 
 
 def in_processes(name: str, address: str, arguments: list[str]) -> list[str]:
-    """The last line that each process printed; all of them were ready before the first one ran."""
+    """What each process printed; all of them were ready before the first was let go."""
     with running([(name, address, argument) for argument in arguments]) as processes:
-        return [process.communicate("go\n", timeout=120)[0].strip() for process in processes]
+        for process in processes:
+            let_go(process)
+        return [process.communicate(timeout=120)[0].strip() for process in processes]
+
+
+def let_go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
 
 
 @contextmanager
@@ -74,11 +84,9 @@ def running(commands: list[tuple[str, str, str]]) -> Iterator[list[subprocess.Po
 
 
 def replace_once(store: Workloads, version: str) -> str:
-    job = store.get("job-1")
-    assert job is not None
-    assert job.version == version
+    """By a writer whose reading may be old by now."""
     try:
-        return f"won {store.replace(counted(job)).version}"
+        return f"won {store.replace(counted(evolve(a_job(), version=version))).version}"
     except Conflict:
         return "lost"
 

@@ -75,7 +75,7 @@ class MemoryCredits:
     def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
         if kind == "charge" or not kind or not key:
             raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind")
-        if not lines or sum(amount.micro for amount in lines.values()):
+        if not lines or sum(amount.micro for amount in lines.values()) != 0:
             raise Invalid("A posting has lines, and they sum to zero.", "lines")
         with self._lock:
             if key in self._posted:
