@@ -173,10 +173,10 @@ class TestSqliteChanges(ChangesContract, SharedChangesContract):
         cursor = store.changes("").cursor
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(store.changes, cursor, LONG)
-            database.close()
             store.close()
             with pytest.raises(Unavailable):
                 waiting.result()
+        database.close()
 
     def test_many_changes_come_in_parts(self, tmp_path: Path) -> None:
         """A reader that was away for long must not have all of it in memory at once."""
