@@ -455,15 +455,15 @@ class World:
         """One round of daily work without a fault, for everybody."""
         if self.process is None:
             self._begin(None)
-        self._beat(Action("beat"))
+        said = self._beat(Action("beat"))
         for name, machine in self.machines.items():
             for run in range(len(machine.runs)):
-                machine.work(run, 0)
-            self.clock.ms += 1
-            del name
+                said += f" {name}: {machine.work(run, 0)}"
         while self.process is not None and self.process.settling:
             self._settle(Action("settle"))
         self._tick(Action("tick"))
         self.clock.ms += 1_000
+        if self._tell is not None:
+            self._tell(f" rest {self.clock.ms / 1000:>8.1f}s {said}")
 
 
