@@ -88,9 +88,7 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
     house = House(workloads, SqliteNodes(main), credits, tariffs, blobs, clock, SystemRandomness(), terms)
     leadership = FileLeadership(folder / "scheduler.lock", f"{os.getpid()}-{SystemRandomness().token()[:8]}")
-    return Wired(
-        house, leadership, SqliteEpochs(main), SqliteMetering(money), secret, lambda: connect(settings, secret), opened
-    )
+    return Wired(house, leadership, SqliteEpochs(main), SqliteMetering(money), secret, lambda: connect(settings, secret), opened)
 
 
 def connect(settings: Settings, secret: bytes) -> RayCluster:
@@ -132,5 +130,3 @@ def _check_choices(settings: Settings) -> None:
 def _disconnect(cluster: Cluster) -> None:
     if isinstance(cluster, RayCluster):
         cluster.close()
-
-

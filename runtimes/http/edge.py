@@ -24,10 +24,11 @@ _MAX_TARGET = 8192
 
 
 class Edge:
-    """Wraps the Falcon application."""
+    """Wraps the Falcon application. on_stopping: called at SIGTERM, on the event loop."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, on_stopping: Callable[[], None]) -> None:
         self._app = app
+        self.on_stopping = on_stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -51,7 +51,7 @@ class JobLogs:
         if record is None or not record.status.agent:
             return None
         try:
-            tail = await self._services.tails.read(record.status.agent, run.id, offset, limit, wait)
+            tail = await self._services.tails.read(record.name, record.status.agent, run.id, offset, limit, wait)
         except Unavailable:
             return None  # what is stored already can still be read
         if tail is None:
@@ -90,7 +90,7 @@ class JobLogs:
     def _list_sizes(self, prefix: str) -> tuple[int, ...]:
         """Up to the first chunk that is missing: a later one may arrive before it."""
         found = {info.key.rpartition("/")[2]: info.size for info in self._services.house.blobs.list(prefix)}
-        sizes = []
+        sizes: list[int] = []
         while (size := found.get(f"{len(sizes):09d}")) is not None:
             sizes.append(size)
         return tuple(sizes)

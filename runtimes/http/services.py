@@ -45,8 +45,9 @@ class Tail:
 class Tails(Protocol):
     """Live logs, from the agents."""
 
-    async def read(self, address: str, run: RunId, offset: int, limit: int, wait: Span) -> Tail | None:
-        """Waits up to `wait` for the first byte past `offset`. None: the agent does not know the run. Raises Unavailable."""
+    async def read(self, node: str, address: str, run: RunId, offset: int, limit: int, wait: Span) -> Tail | None:
+        """node: its name; address: its agent's. Waits up to `wait` for the first byte past `offset`.
+        None: the agent does not know the run. Raises Unavailable."""
         ...
 
     async def close(self) -> None: ...
@@ -79,3 +80,8 @@ class Services:
         stopping = ["The gateway is stopping."] if self.stopping.is_set() else []
         stale = [f"The workload store does not answer: {self.watch.stale}."] if self.watch.stale else []
         return stopping + stale + self.not_ready()
+
+    def stop(self) -> None:
+        """No new work; streams and waiting requests end now. On the event loop."""
+        self.stopping.set()
+        self.watch.wake_all()

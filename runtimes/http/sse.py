@@ -84,7 +84,8 @@ class Follower:
                 waiter.close()
 
     async def _run(self, feed: Feed, waiter: _Waiter) -> AsyncIterator[SSEvent]:
-        job, told, splitter = self.job, {}, Splitter()
+        job, splitter = self.job, Splitter()
+        told: dict[str, Any] = {}
         offset = sent = self.offset
         quiet_since = _now()
         while not self.services.stopping.is_set():

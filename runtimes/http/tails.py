@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import httpx
 
 from ports.errors import Unavailable
@@ -15,18 +17,18 @@ _MOST = httpx.Limits(max_connections=1000, max_keepalive_connections=200)
 
 
 class AgentTails:
-    """`runtimes.http.services.Tails`. token: the agents' tail token, which can read logs and command nothing."""
+    """`runtimes.http.services.Tails`. token_of: a node's tail token, which can read its logs and command nothing."""
 
-    def __init__(self, token: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {token}"}, limits=_MOST, transport=transport, follow_redirects=False, trust_env=False
-        )
+    def __init__(self, token_of: Callable[[str], str]) -> None:
+        self._token_of = token_of
+        self._client = httpx.AsyncClient(limits=_MOST, follow_redirects=False, trust_env=False)
 
-    async def read(self, address: str, run: RunId, offset: int, limit: int, wait: Span) -> Tail | None:
+    async def read(self, node: str, address: str, run: RunId, offset: int, limit: int, wait: Span) -> Tail | None:
+        headers = {"Authorization": f"Bearer {self._token_of(node)}"}
         params: dict[str, str | int] = {"run": str(run), "offset": offset, "limit": limit, "wait_ms": wait.ms}
         timeout = httpx.Timeout(wait.seconds + _GRACE_S, connect=_CONNECT_S, pool=_CONNECT_S)
         try:
-            answer = await self._client.get(f"{address}/v1/log", params=params, timeout=timeout)
+            answer = await self._client.get(f"{address}/v1/log", params=params, headers=headers, timeout=timeout)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unavailable("the node's agent", type(error).__name__) from error
         if answer.status_code == 404:
