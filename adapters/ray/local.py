@@ -26,18 +26,10 @@ from ports.errors import Unavailable
 from ports.units import Span
 from ports.wire import dump, load
 
-_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
-_PASSED_ON += (
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-)
+_PERSON = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME"}
+_NETWORK = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+_CERTIFICATES = {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"}
+_PASSED_ON = _PERSON | _NETWORK | _CERTIFICATES
 _PREFIXES_PASSED_ON = ("UV_", "PIP_")  # where packages of a run's environment come from
 _RAY = {
     "RAY_AUTH_MODE": "disabled",  # always explicit: unset, it depends on a file that a mere `ray.init()` writes
@@ -174,8 +166,14 @@ class LocalRay:
             command.append("--labels=" + ",".join(f"{key}={value}" for key, value in labels.items()))
         said = Path(state.temp) / f"start-{len(state.nodes)}.out"  # a file: the daemons would keep a pipe open
         with said.open("w") as out:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=_scrubbed() | env, cwd=state.temp, start_new_session=True
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**_scrubbed(), **env},
+                cwd=state.temp,
+                start_new_session=True,
             )
             leader = process_id(process.pid)
             if leader is None:
