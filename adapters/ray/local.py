@@ -20,6 +20,7 @@ from pathlib import Path
 
 from attrs import evolve, field, frozen
 
+from adapters.ray.leftovers import end_runs
 from adapters.ray.sessions import ProcessId, Session, end, process_id
 from adapters.ray.venv import ensure_node_venv
 from ports.errors import Unavailable
@@ -130,10 +131,13 @@ class LocalRay:
             if state is not None:
                 self._write(evolve(state, nodes=tuple(each for each in state.nodes if each != node)))
 
-    def stop(self) -> None:
-        """End all that was started here, also by a process that is gone. Runs live on: end them by their agents first."""
+    def stop(self, runs: bool = False) -> None:
+        """End all that was started here, also by a process that is gone. runs: those too; otherwise they live on, and
+        the next agents adopt them."""
         with self._locked():
             self._end(self._read())
+            if runs:
+                end_runs(self.agent_dir)
 
     def _fits(self, state: _State) -> bool:
         """Whether that head runs and is the one that we would start."""
