@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 
 from adapters.ray.cluster import AgentSettings, RayCluster
 from adapters.ray.labels import GPUS, NODE, OWNER, parse_gpus
@@ -34,9 +34,12 @@ LATER = Instant(4_102_444_800_000)  # in 2100
 
 
 class Rig(Protocol):
-    cluster: Cluster
-    epoch: int
+    """prepare: of a run that returns at once, or sleeps for ever. times_run: how often its code was started."""
 
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def epoch(self) -> int: ...
     def next_epoch(self) -> int: ...
     def new_run(self) -> RunId: ...
     def prepare(self, run: RunId, node: str, mib: Mib = Mib(1024), sleeps: bool = False) -> Prepare: ...
