@@ -169,7 +169,7 @@ class LocalRay:
         if labels:
             command.append("--labels=" + ",".join(f"{key}={value}" for key, value in labels.items()))
         said = Path(state.temp) / f"start-{len(state.nodes)}.out"  # a file: the daemons would keep a pipe open
-        with said.open("w") as out:
+        with _one_start_at_a_time(), said.open("w") as out:
             process = subprocess.Popen(  # noqa: S603 - our own command
                 command,
                 stdin=subprocess.DEVNULL,
@@ -213,6 +213,15 @@ class LocalRay:
         half = self._file.with_suffix(".new")
         half.write_text(dump(state))
         half.replace(self._file)
+
+
+@contextmanager
+def _one_start_at_a_time() -> Iterator[None]:
+    """Of all local Rays of this user: two raylets that start at the same moment may take each other's ports."""
+    path = os.path.join(tempfile.gettempdir(), f"gridweave-start-{os.getuid()}.lock")
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _scrubbed() -> dict[str, str]:
