@@ -52,7 +52,13 @@ def answering(rig: Rig, name: str) -> Agent:
 
 
 def node_of(rig: Rig, name: str) -> ClusterNode:
-    return next(node for node in rig.cluster.nodes() if node.name == name)
+    """That node, as soon as the cluster answers: it may have lost its own connection with the node that died."""
+    for _ in range(ROUNDS):
+        try:
+            return next(node for node in rig.cluster.nodes() if node.name == name)
+        except Unavailable:
+            rig.pause()
+    pytest.fail("the cluster never answered")
 
 
 class ClusterContract:

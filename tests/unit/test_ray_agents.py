@@ -15,13 +15,14 @@ from attrs import define, field
 from adapters.ray.agents import AgentLogs, LogPart, RayAgent
 from adapters.ray.tokens import command_token, tail_token
 from ports.blobs import Grant
-from ports.cluster import Forget, Go, Input, Kill, Prepare, Renew, ReportState, StoredResult
+from ports.cluster import Command, Forget, Go, Input, Kill, Prepare, Renew, ReportState, StoredResult
 from ports.errors import NotFound, StaleEpoch, Unavailable
 from ports.nodes import Gpu
 from ports.units import Instant, Mib, Span
 from ports.workloads import BlobRef, Environment, Exit, ExitKind, RunId, Slot
 
 RUN = RunId("job-1", 2)
+TOKEN = "very-secret"
 REPORT = {
     "run": "job-1/2",
     "state": "gone",
@@ -104,8 +105,8 @@ def server() -> Iterator[Scripted]:
 
 
 @contextmanager
-def asking(address: Callable[[], str], token: str = "token") -> Iterator[RayAgent]:
-    agent = RayAgent("n", token, address, Span(5000))
+def asking(address: Callable[[], str]) -> Iterator[RayAgent]:
+    agent = RayAgent("n", TOKEN, address, Span(5000))
     try:
         yield agent
     finally:
@@ -134,7 +135,7 @@ def test_hello_and_reports_become_values(server: Scripted) -> None:
     assert (Slot("n", 1, Mib(512)),) == report.slots
     assert ("i:7", {RunId("job-9", 1): Span(20)}) == (reports.cursor, reports.ran)
     assert [("POST", "/v1/hello", {"protocol": 1, "epoch": 3}), ("GET", "/v1/reports?cursor=i%3A6&wait_ms=250", None)] == server.asked
-    assert ["Bearer token"] * 2 == server.tokens
+    assert [f"Bearer {TOKEN}"] * 2 == server.tokens
 
 
 def test_commands_become_the_protocols_words(server: Scripted) -> None:
@@ -145,7 +146,7 @@ def test_commands_become_the_protocols_words(server: Scripted) -> None:
     env = Environment(("numpy",), ("rich",), {"A": "\udcff"}, BlobRef("cd", 3))
     slots = (Slot("n", 1, Mib(512)),)
     prepare = Prepare(RUN, "alice", "f", slots, (Mib(24_576),), env, {"function": Input("ab", 4, read)}, write, Span(60_000))
-    commands = [prepare, Go(RUN), Go(RUN, Span(5)), Kill(RUN, Span(7)), Renew(RUN, write), Forget(RUN)]
+    commands: list[Command] = [prepare, Go(RUN), Go(RUN, Span(5)), Kill(RUN, Span(7)), Renew(RUN, write), Forget(RUN)]
     server.says({"answers": [{"ok": True, "known": True, "error": ""}] * 5 + [{"ok": False, "known": False, "error": "no"}]})
     with asking(lambda: server.address) as agent:
         answers = agent.command(3, commands)
@@ -198,9 +199,9 @@ def test_a_stale_epoch_tells_the_newest(server: Scripted) -> None:
 def test_an_agent_that_will_not_answer_is_unavailable_and_no_token_is_shown(server: Scripted, status: int) -> None:
     """Errors end in records and logs that many may read."""
     server.says({"error": "nothing for you"}, status)
-    with asking(lambda: server.address, "very-secret") as agent, pytest.raises(Unavailable) as error:
+    with asking(lambda: server.address) as agent, pytest.raises(Unavailable) as error:
         agent.hello(1)
-    assert "very-secret" not in str(error.value)
+    assert TOKEN not in str(error.value)
 
 
 def test_requests_share_a_connection(server: Scripted) -> None:
