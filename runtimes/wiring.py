@@ -15,7 +15,7 @@ from adapters.local.blobs import FolderBlobs
 from adapters.local.clock import SystemClock
 from adapters.local.randomness import SystemRandomness
 from adapters.ray.cluster import AgentSettings, RayCluster
-from adapters.ray.local import LocalRay
+from adapters.ray.embedded import embedded_cluster
 from adapters.ray.package import agent_package
 from adapters.ray.process import DriverProcess
 from adapters.sqlite.credits import SqliteCredits
@@ -41,7 +41,6 @@ from runtimes.state import house_secret, state_folder
 
 DEMO_USER = "demo"
 DEMO_CREDITS = Credits(1_000 * 1_000_000)
-DEMO_LABELS = {"gridweave.io/demo": "true"}
 
 
 @frozen
@@ -93,13 +92,10 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
 
 def connect(settings: Settings, secret: bytes) -> RayCluster:
     """The cluster's adapter. Nothing is connected before it is first asked."""
-    package = agent_package()
     folder = settings.state_dir.absolute()
     if settings.demo:
-        local = LocalRay(folder / "ray", DEMO_LABELS)
-        agents = AgentSettings(dir=str(local.agent_dir), host="127.0.0.1")
-        return RayCluster(DriverProcess(local.ensure, package.data), package, agents, secret, demo_nodes(settings.demo_fleet))
-    agents = AgentSettings(dir=str(folder / "agents"))
+        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet))
+    package, agents = agent_package(), AgentSettings(dir=str(folder / "agents"))
     return RayCluster(DriverProcess(lambda: settings.ray_head_address, package.data), package, agents, secret)
 
 
