@@ -51,11 +51,10 @@ class FolderBlobs:
     def put(self, key: str, data: Iterable[bytes], only_new: bool = False) -> BlobInfo:
         target = self._path(key)
         with self._temporarily() as temporary:
-            digest, size = self._write(temporary, data)
+            info = self._write(temporary, key, data)
             with _answering():
                 self._name(temporary, target, key, only_new)
-                modified = target.stat().st_mtime_ns
-        return BlobInfo(key, size, Instant(modified // 1_000_000), digest)
+        return info
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         if offset < 0 or (length is not None and length < 0):
@@ -78,16 +77,16 @@ class FolderBlobs:
                 return None
             try:
                 digest, size = _trailer(handle, key)
-                return BlobInfo(key, size, Instant(os.fstat(handle).st_mtime_ns // 1_000_000), digest.hex())
+                return BlobInfo(key, size, _modified(os.fstat(handle)), digest.hex())
             finally:
                 os.close(handle)
 
     def list(self, prefix: str) -> Iterator[BlobInfo]:
         """Without digests: a listing opens no file."""
-        folder, _, start = prefix.rpartition("/")
-        if folder:
+        folder, slash, start = prefix.rpartition("/")
+        if slash:
             checked_key(folder)
-        return self._walk(self._objects / folder, f"{folder}/" if folder else "", start)
+        return self._walk(self._objects / folder, folder + slash, start)
 
     def copy(self, source: str, target: str) -> BlobInfo:
         """Both have the time of the copy afterwards: they are one file with two names."""
@@ -144,8 +143,8 @@ class FolderBlobs:
         finally:  # also after a rename onto another name of the same file, which does nothing
             path.unlink(missing_ok=True)
 
-    def _write(self, path: Path, data: Iterable[bytes]) -> tuple[str, int]:
-        """An error of `data` itself passes as it is. Gives digest and size."""
+    def _write(self, path: Path, key: str, data: Iterable[bytes]) -> BlobInfo:
+        """An error of `data` itself passes as it is."""
         digest, size = hashlib.sha256(), 0
         with _answering():
             file = path.open("xb", buffering=0)
@@ -159,12 +158,12 @@ class FolderBlobs:
                 _write_all(file.fileno(), _TRAILER.pack(_MARK, digest.digest(), size))
                 if self._fsync:
                     os.fsync(file.fileno())
-        return digest.hexdigest(), size
+                return BlobInfo(key, size, _modified(os.fstat(file.fileno())), digest.hexdigest())
 
     def _name(self, temporary: Path, target: Path, key: str, only_new: bool) -> None:
         for _ in range(100):
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 (os.link if only_new else os.replace)(temporary, target)
                 break
             except FileExistsError:
@@ -174,7 +173,8 @@ class FolderBlobs:
         else:
             raise Unavailable("the blob store", f"the folder of {key} vanishes again and again")
         if self._fsync:
-            _sync_folder(target.parent)
+            with contextlib.suppress(FileNotFoundError):  # deleted again already
+                _sync_folder(target.parent)
 
     def _prune(self, folder: Path) -> None:
         while folder != self._objects:
@@ -199,7 +199,7 @@ class FolderBlobs:
                 continue
             with _answering(), contextlib.suppress(FileNotFoundError):
                 found = (folder / (name + _END)).stat()
-                yield BlobInfo(above + name, found.st_size - _TRAILER.size, Instant(found.st_mtime_ns // 1_000_000))
+                yield BlobInfo(above + name, found.st_size - _TRAILER.size, _modified(found))
 
 
 class _Blocks:
@@ -236,6 +236,10 @@ class _Blocks:
 
 def _order(entry: os.DirEntry[str]) -> str:
     return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name.removesuffix(_END)
+
+
+def _modified(found: os.stat_result) -> Instant:
+    return Instant(found.st_mtime_ns // 1_000_000)
 
 
 def _trailer(handle: int, key: str) -> tuple[bytes, int]:

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -73,14 +73,14 @@ class Database:
         self._writing = threading.Lock()
         self._closed = False
         self._process = os.getpid()
-        with self._answering():
+        with self.answering():
             _claim(path)
             self._bring_up_to_date()
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """One transaction that holds the file's write lock from its first moment; an exception undoes it."""
-        with self._answering(), self._alone(), self._lent() as connection:
+        with self.answering(), self._alone(), self._lent() as connection:
             connection.execute("BEGIN IMMEDIATE")
             with _ended(connection):
                 yield connection
@@ -88,26 +88,23 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
         """Each statement sees the newest commit."""
-        with self._answering(), self._lent() as connection:
+        with self.answering(), self._lent() as connection:
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
         """All statements see the same commit."""
-        with self._answering(), self._lent() as connection:
+        with self.answering(), self._lent() as connection:
             connection.execute("BEGIN")
             with _ended(connection):
                 yield connection
 
-    @contextmanager
-    def kept(self) -> Iterator[sqlite3.Connection]:
-        """A connection beside the bounded ones, for one long-lived reader."""
-        with self._answering(), closing(self._connect()) as connection:
-            yield connection
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
+    def connect(self) -> sqlite3.Connection:
+        """A connection beside the bounded ones, for one long-lived reader, who closes it."""
+        if self._closed:
+            raise Unavailable(self.path.name, "it was closed")
+        with self.answering():
+            return self._connect()
 
     def close(self) -> None:
         """Later calls raise Unavailable; a transaction under way ends as it would have."""
@@ -172,7 +169,8 @@ class Database:
         return made
 
     @contextmanager
-    def _answering(self) -> Iterator[None]:
+    def answering(self) -> Iterator[None]:
+        """Within it, what SQLite can't do becomes Unavailable."""
         try:
             yield
         except UnicodeEncodeError as error:

@@ -40,9 +40,9 @@ def append(
     until: Span = Span(0),
     memo: str = "",
 ) -> None:
-    """Add one posting and move the balances. Raises Invalid if the lines don't sum to zero."""
-    if sum(amount.micro for _, amount in lines):
-        raise Invalid("The lines of a posting don't sum to zero.", "lines", "Whatever goes into one account comes out of another.")
+    """Add one posting and move the balances. Raises Invalid if there are no lines or they don't sum to zero."""
+    if not lines or sum(amount.micro for _, amount in lines) != 0:
+        raise Invalid("A posting has lines, and they sum to zero.", "lines", "Whatever goes into one account comes out of another.")
     seq, posting, hashed = db.execute("SELECT seq, posting, hash FROM journal_end").fetchone()
     posting += 1
     for account, amount in lines:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from contextlib import ExitStack
 
 from adapters.sqlite.database import Database
 from ports.errors import Unavailable
@@ -27,16 +26,16 @@ class Watch:
         self._condition = threading.Condition()
         self._commits = 0
         self._asking = threading.Lock()
-        self._stack = ExitStack()
         self._connection: sqlite3.Connection | None = None
+        self._closed = False
 
     def stamp(self) -> Stamp:
         """Take it before reading: after any later commit it differs. Raises Unavailable."""
-        with self._asking:
-            if self._database.closed:
+        with self._asking, self._database.answering():
+            if self._closed:
                 raise Unavailable(self._database.path.name, "it was closed")
             if self._connection is None:
-                self._connection = self._stack.enter_context(self._database.kept())
+                self._connection = self._database.connect()
             return self._commits, self._connection.execute("PRAGMA data_version").fetchone()[0]
 
     def committed(self) -> None:
@@ -56,6 +55,7 @@ class Watch:
 
     def close(self) -> None:
         with self._asking:
-            self._stack.close()
-            self._connection = None
+            self._closed = True
+            if self._connection is not None:
+                self._connection.close()
         self.committed()

@@ -1,0 +1,120 @@
+"""The credit service in a few dicts, written the plain way. For simulations and unit tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from ports.clock import Clock
+from ports.credits import Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
+from ports.errors import Invalid, KeyReused, Refused
+from ports.units import Credits, Instant, Span
+from ports.workloads import RunId
+
+ZERO = Credits(0)
+
+
+@frozen
+class _Hold:
+    account: str
+    amount: Credits
+    have: Credits
+    open: bool
+
+
+class MemoryCredits:
+    """`ports.credits.CreditService`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._journal: list[Entry] = []
+        self._balances: dict[str, Credits] = {}
+        self._plans: dict[str, str] = {}
+        self._holds: dict[str, _Hold] = {}
+        self._charges: dict[tuple[str, RunId], Charge] = {}
+        self._posted: set[str] = set()
+        self._lock = threading.RLock()
+
+    def set_plan(self, user: str, plan: str) -> Account:
+        with self._lock:
+            self._plans[user_account(user)] = plan
+            return self.account(user_account(user))
+
+    def account(self, name: str) -> Account:
+        with self._lock:
+            held = sum(hold.amount.micro for hold in self._holds.values() if hold.open and hold.account == name)
+            return Account(name, self._balances.get(name, ZERO), Credits(held), self._plans.get(name, ""))
+
+    def authorise(self, key: str, account: str, amount: Credits) -> HoldAnswer:
+        if amount < ZERO:
+            raise Invalid(f"A hold of {amount} credits can't be.", "amount", "Give 0 or more.", str(amount))
+        with self._lock:
+            known = self.account(account)
+            have = known.balance - known.held
+            hold = self._holds.get(key)
+            if hold is None:
+                if have < amount:
+                    return HoldAnswer(HoldState.REFUSED, amount, have)
+                hold = self._holds[key] = _Hold(account, amount, have, True)
+            if not hold.open:
+                return HoldAnswer(HoldState.CLOSED, amount, have)
+            if hold.account != account:
+                raise KeyReused("This key holds credits of another account.", "key", "Take a fresh key for each hold.")
+            return HoldAnswer(HoldState.OPEN, hold.amount, hold.have)
+
+    def void(self, key: str) -> None:
+        with self._lock:
+            self._holds[key] = _Hold("", ZERO, ZERO, False)
+
+    def charge(self, charges: Sequence[Charge]) -> tuple[ChargeAnswer, ...]:
+        with self._lock:
+            return tuple(self._charge(each) for each in charges)
+
+    def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        if kind == "charge" or not kind or not key:
+            raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind")
+        if not lines or sum(amount.micro for amount in lines.values()) != 0:
+            raise Invalid("A posting has lines, and they sum to zero.", "lines")
+        with self._lock:
+            if key in self._posted:
+                return False
+            self._posted.add(key)
+            self._append(kind, key, list(lines.items()), memo=memo)
+            return True
+
+    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
+        with self._lock:
+            return tuple(entry for entry in self._journal[after:] if entry.account == account)[:limit]
+
+    # ------------------------------------------------------------ inside the lock
+
+    def _charge(self, charge: Charge) -> ChargeAnswer:
+        highest = self._charges.get((charge.uid, charge.run))
+        charged = _sum(highest.totals) if highest else ZERO
+        balance = self._balances.get(charge.payer, ZERO)
+        if any(total < ZERO for total in charge.totals.values()) or charge.until.ms < 0:
+            return ChargeAnswer(ChargeState.REFUSED, balance, charged, "a total or until is below 0")
+        if highest is not None:
+            if charge.until <= highest.until:
+                return ChargeAnswer(ChargeState.STALE, balance, charged)
+            if charge.payer != highest.payer or any(charge.totals.get(name, ZERO) < total for name, total in highest.totals.items()):
+                return ChargeAnswer(ChargeState.REFUSED, balance, charged, "the payer is another, or a total is lower than before")
+        before = highest.totals if highest else {}
+        grown = [(name, total - before.get(name, ZERO)) for name, total in sorted(charge.totals.items())]
+        lines = [(charge.payer, -_sum(dict(grown))), *(line for line in grown if line[1] != ZERO)]
+        self._append("charge", charge.uid, lines, run=str(charge.run), until=charge.until)
+        self._charges[charge.uid, charge.run] = charge
+        return ChargeAnswer(ChargeState.POSTED, self._balances[charge.payer], _sum(charge.totals))
+
+    def _append(self, kind: str, key: str, lines: list[tuple[str, Credits]], run: str = "", until: Span = Span(0), memo: str = "") -> None:
+        at: Instant = self._clock.now()
+        transaction = self._journal[-1].transaction + 1 if self._journal else 1
+        for account, amount in lines:
+            self._journal.append(Entry(len(self._journal) + 1, at, transaction, account, amount, kind, key, run, until, memo))
+            self._balances[account] = self._balances.get(account, ZERO) + amount
+
+
+def _sum(totals: dict[str, Credits]) -> Credits:
+    return Credits(sum(total.micro for total in totals.values()))
