@@ -15,9 +15,9 @@ def test_a_script_gets_the_value_and_the_log(gateway, project, python):
             return x * x
 
         if __name__ == "__main__":
-            print(square.remote(7), square(3))
+            print(square.remote(7))
         """
     )
     done = python("script.py")
-    assert (0, "squaring 7\n49 9\n", "") == (done.returncode, done.stdout, done.stderr)
+    assert (0, "squaring 7\n49\n", "") == (done.returncode, done.stdout, done.stderr)
     assert "8GB" == gateway.bodies()[0]["vram"]
