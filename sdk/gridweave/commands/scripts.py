@@ -1,7 +1,7 @@
 """Loads the function that `FILE.py:FUNC` names.
 
-The file is imported as a module of its own name with its folder first on sys.path, and its functions and classes are sent by
-value, as those of a script that is run directly are: its top level runs here only, never on the node.
+The file is imported as a module of its own name, with its folder first on sys.path, and travels as one: the node imports it
+too. A file named like a module that every Python has (`random.py`) is sent by value instead, as a script run directly is.
 """
 
 from __future__ import annotations
@@ -43,21 +43,22 @@ def load(target: str) -> Function[..., Any]:
 
 def _imported(file: Path, target: str) -> ModuleType:
     sys.path.insert(0, str(file.parent))
-    name = file.stem if file.stem not in sys.modules else f"{file.stem}_script"
+    taken = not file.stem.isidentifier() or file.stem in sys.modules or file.stem in sys.stdlib_module_names
+    name = f"{file.stem}_script" if taken else file.stem
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise _refuse(f"{file.name} is not a Python file", target, "Its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    if taken:
+        cloudpickle.register_pickle_by_value(module)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         lines = traceback.format_exception(type(error), error, _frames_of(file, error))
         sys.stderr.write("".join(lines))
-        raise _refuse(
-            f"{file.name} cannot be imported: {type(error).__name__}: {error}", target, "The traceback above is the file's."
-        ) from error
-    cloudpickle.register_pickle_by_value(module)
+        words = f"{file.name} cannot be imported: {type(error).__name__}: {error}"
+        raise _refuse(words, target, "The traceback above is the file's.") from error
     return module
 
 

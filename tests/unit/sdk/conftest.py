@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.unit.sdk.gateway import Gateway
+from tests.unit.sdk.running import Program, Project
 
 SDK = Path(__file__).resolve().parents[3] / "sdk"
 
@@ -28,7 +29,7 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Callable[..., Path]:
+def project(tmp_path: Path) -> Project:
     """Writes files, by name and text, into one folder."""
 
     def write(**files: str) -> Path:
@@ -42,9 +43,6 @@ def project(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-Program = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
 @pytest.fixture
 def python(tmp_path: Path) -> Program:
     """Runs Python with our package importable, in the project's folder."""
@@ -53,7 +51,9 @@ def python(tmp_path: Path) -> Program:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
         env = {**os.environ, "PYTHONPATH": str(SDK), "PYTHONWARNINGS": "error", **environment}
-        return subprocess.run([sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout, check=False)
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=timeout, check=False
+        )
 
     return run
 
@@ -61,4 +61,8 @@ def python(tmp_path: Path) -> Program:
 @pytest.fixture
 def command(python: Program) -> Program:
     """Runs the command line."""
-    return lambda *arguments, **rest: python("-m", "gridweave", *arguments, **rest)
+
+    def run(*arguments: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+        return python("-m", "gridweave", *arguments, timeout=timeout, **environment)
+
+    return run

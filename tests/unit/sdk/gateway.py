@@ -24,7 +24,7 @@ NODE = Path(__file__).with_name("node.py")
 SLOT = {"node": "n1", "gpu": 0, "mib": 8192, "model": "A100-80GB", "owner": "org"}
 
 
-class Problem(Exception):
+class ProblemError(Exception):
     """Becomes a problem+json answer."""
 
     def __init__(self, status: int, slug: str, detail: str, headers: dict[str, str] | None = None, **facts: Any) -> None:
@@ -69,10 +69,30 @@ class Run:
     def status(self) -> dict[str, Any]:
         started = "2026-11-29T17:00:00.000Z"
         return {
-            **{"id": self.id, "name": self.body["name"], "user": "demo", "phase": self.phase, "reason": "", "message": "", "waiting": ""},
-            **{"position": 0, "attempt": 1, "created_at": started, "started_at": started, "finished_at": None, "ran_ms": 1500, "setup": ""},
-            **{"placement": [SLOT], "conditions": [], "rate_per_hour": "8.000000", "tariff": 1, "hold": "8.000000"},
-            **{"charged": "0.003333", "exit": self.exit(), "result": None, "cancel_requested_at": None, "labels": self.body["labels"]},
+            "id": self.id,
+            "name": self.body["name"],
+            "user": "demo",
+            "phase": self.phase,
+            "reason": "",
+            "message": "",
+            "waiting": "",
+            "position": 0,
+            "attempt": 1,
+            "created_at": started,
+            "started_at": started,
+            "finished_at": None,
+            "ran_ms": 1500,
+            "setup": "",
+            "placement": [SLOT],
+            "conditions": [],
+            "rate_per_hour": "8.000000",
+            "tariff": 1,
+            "hold": "8.000000",
+            "charged": "0.003333",
+            "exit": self.exit(),
+            "result": None,
+            "cancel_requested_at": None,
+            "labels": self.body["labels"],
         }
 
 
@@ -86,7 +106,7 @@ class Gateway:
         self.blobs: dict[str, bytes] = {}
         self.calls: Counter[str] = Counter()
         self.headers: list[dict[str, str]] = []
-        self.problems: list[Problem] = []  # given instead of the next answers to submit
+        self.problems: list[ProblemError] = []  # given instead of the next answers to submit
         self.drops = 0  # connections closed without an answer, of the next submits, after these were obeyed
         self.break_log_after = 0  # bytes of log per connection; 0: all
         self.break_result_after = 0  # bytes of result per connection; 0: all
@@ -116,10 +136,11 @@ class Gateway:
         if key in self.keys:
             ident, known = self.keys[key]
             if known != digest:
-                raise Problem(409, "key-reused", "The key came before with another body.", field="Idempotency-Key")
+                raise ProblemError(409, "key-reused", "The key came before with another body.", field="Idempotency-Key")
             return self.runs[ident], False
         if body["vram"] == "900GB":
-            raise Problem(422, "never-fits", "No GPU has 900 GB.", field="vram", value="900GB", remedy="Ask for 80GB or less.", largest_mib=81920)
+            facts: dict[str, Any] = {"field": "vram", "value": "900GB", "remedy": "Ask for 80GB or less.", "largest_mib": 81920}
+            raise ProblemError(422, "never-fits", "No GPU has 900 GB.", **facts)
         ident = f"job-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
         folder = self.folder / ident
         folder.mkdir()
@@ -174,20 +195,18 @@ class _Handler(BaseHTTPRequestHandler):
                     self._json(200 if present else 201, {"present": present, **place})
                 case ["PUT", "v1", "blobs", digest]:
                     if hashlib.sha256(data).hexdigest() != digest:
-                        raise Problem(400, "invalid", "The digest differs.")
+                        raise ProblemError(400, "invalid", "The digest differs.")
                     gateway.blobs[digest] = data
                     self._json(201, {})
                 case ["POST", "v1", "jobs", "submit"]:
                     self._submit(json.loads(data))
                 case ["POST", "v1", "jobs", "estimate"]:
-                    answer = {"rate_per_hour": "8.000000", "hold": "8.000000", "balance": "992.000000", "affordable": True, "pools": ["org"]}
-                    where = {"placeable_now": True, "placement": [SLOT], "placed_rate_per_hour": "8.000000", "reason": "", "short_by_mib": 0}
-                    self._json(200, answer | where)
+                    self._json(200, ESTIMATE)
                 case ["GET", "v1", "jobs"]:
                     self._list()
                 case [_, "v1", "jobs", ident, what]:
                     if ident not in gateway.runs:
-                        raise Problem(404, "not-found", f"There is no job {ident}.", field="id", value=ident)
+                        raise ProblemError(404, "not-found", f"There is no job {ident}.", field="id", value=ident)
                     self._job(gateway.runs[ident], what)
                 case ["GET", "v1", "resources"]:
                     self._json(200, FLEET)
@@ -199,8 +218,8 @@ class _Handler(BaseHTTPRequestHandler):
                 case ["GET", "version"]:
                     self._json(200, {"server": "0.1.0", "sdk_min": "0.1.0", "python": "3.11", "cloudpickle": "3.1.2", "ray": "2.60.0"})
                 case _:
-                    raise Problem(404, "not-found", "There is no such route.")
-        except Problem as problem:
+                    raise ProblemError(404, "not-found", "There is no such route.")
+        except ProblemError as problem:
             self._json(problem.status, problem.facts, {"Content-Type": "application/problem+json", **problem.headers})
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
@@ -244,7 +263,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.query.get("follow") == "true":
             self._follow(run)
         else:
-            self._bytes(200, (data := run.log.read_bytes()[int(self.query["offset"]) :]), {"X-Gridweave-Log-Next": str(int(self.query["offset"]) + len(data))})
+            start = int(self.query["offset"])
+            data = run.log.read_bytes()[start:]
+            self._bytes(200, data, {"X-Gridweave-Log-Next": str(start + len(data))})
 
     def _result(self, run: Run) -> None:
         until = time.monotonic() + float(self.query.get("wait", 0))
@@ -253,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
         if run.process.poll() is None:
             return self._json(202, run.status())
         if run.result is None or run.cancelled:
-            raise Problem(409, "no-result", "It has no result.", phase=run.phase, reason="", message="", exit=run.exit())
+            raise ProblemError(409, "no-result", "It has no result.", phase=run.phase, reason="", message="", exit=run.exit())
         data = run.result.read_bytes()
         start = int(self.headers["Range"].removeprefix("bytes=").rstrip("-")) if self.headers.get("Range") else 0
         etag = f'"{hashlib.sha256(data).hexdigest()}"'
@@ -277,7 +298,7 @@ class _Handler(BaseHTTPRequestHandler):
                 offset += len(data)
                 self._event("log", _as_text(data), offset)
                 if left is not None:
-                    return
+                    return None
             elif ended:
                 return self._event("end", {"phase": run.phase, "reason": ""}, offset)
             else:
@@ -314,9 +335,25 @@ def _gpu(index: int, model: str, total: int, booked: int, quarantined: int = 0, 
     return {"index": index, "model": model, "vendor": "nvidia", "uuid": "", **amounts, "usable": usable, "plans": ["paid"]}
 
 
+def _node(name: str, owner: str, drain: bool, gpu: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "owner": owner, "state": "Ready", "reason": "", "drain": drain, "gpus": [gpu]}
+
+
 FLEET = {
     "nodes": [
-        {"name": "p1", "owner": "provider:acme", "state": "Ready", "reason": "", "drain": True, "gpus": [_gpu(0, "L4-24GB", 24576, 0, 8192)]},
-        {"name": "n1", "owner": "org", "state": "Ready", "reason": "", "drain": False, "gpus": [_gpu(0, "A100-80GB", 81920, 40960)]},
+        _node("p1", "provider:acme", True, _gpu(0, "L4-24GB", 24576, 0, 8192)),
+        _node("n1", "org", False, _gpu(0, "A100-80GB", 81920, 40960)),
     ]
+}
+ESTIMATE = {
+    "rate_per_hour": "8.000000",
+    "hold": "8.000000",
+    "balance": "992.000000",
+    "affordable": True,
+    "pools": ["org"],
+    "placeable_now": True,
+    "placement": [SLOT],
+    "placed_rate_per_hour": "8.000000",
+    "reason": "",
+    "short_by_mib": 0,
 }

@@ -3,6 +3,8 @@
 It has cloudpickle and nothing else that the client has: the gridweave package, httpx and rich cannot be imported unless they came along.
 """
 
+from __future__ import annotations
+
 import asyncio
 import inspect
 import os
@@ -10,15 +12,17 @@ import pickle
 import sys
 import traceback
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 
 for absent in ("httpx", "rich", "cyclopts"):
-    sys.modules[absent] = None
+    sys.modules[absent] = None  # type: ignore[assignment]  # that is how Python marks a module that cannot be imported
 
 
-def described(error, link=None):
+def described(error: BaseException, link: str | None = None) -> dict[str, Any]:
     try:
         dumped = cloudpickle.dumps(error)
     except Exception:
@@ -28,7 +32,8 @@ def described(error, link=None):
     return facts if link is None else {**facts, "link": link}
 
 
-def chain(error):
+def chain(raised: BaseException) -> Iterator[dict[str, Any]]:
+    error: BaseException | None = raised
     while error is not None:
         link = "cause" if error.__cause__ is not None else "context"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -36,22 +41,22 @@ def chain(error):
             yield described(error, link)
 
 
-def run(folder):
+def run(folder: Path) -> Any:
     if (folder / "code").exists():
         zipfile.ZipFile(folder / "code").extractall(folder / "src")
         sys.path.insert(0, str(folder / "src"))
     if (folder / "working_dir").exists():
         zipfile.ZipFile(folder / "working_dir").extractall(folder / "work")
         os.chdir(folder / "work")
-    function = pickle.loads((folder / "function").read_bytes())
-    args, kwargs = pickle.loads((folder / "args").read_bytes())
+    function = pickle.loads((folder / "function").read_bytes())  # noqa: S301 - that is a node's work
+    args, kwargs = pickle.loads((folder / "args").read_bytes())  # noqa: S301 - likewise
     value = function(*args, **kwargs)
     if inspect.iscoroutine(value):
         value = asyncio.run(value)
     return list(value) if inspect.isgenerator(value) else value
 
 
-def main():
+def main() -> None:
     folder = Path(sys.argv[1])
     try:
         value, raised = cloudpickle.dumps(run(folder)), False
