@@ -15,7 +15,7 @@ from adapters.local.blobs import FolderBlobs
 from adapters.local.clock import SystemClock
 from adapters.local.randomness import SystemRandomness
 from adapters.ray.cluster import AgentSettings, RayCluster
-from adapters.ray.embedded import embedded_cluster
+from adapters.ray.embedded import embedded_cluster, local_ray
 from adapters.ray.package import agent_package
 from adapters.ray.process import DriverProcess
 from adapters.sqlite.credits import SqliteCredits
@@ -97,6 +97,11 @@ def connect(settings: Settings, secret: bytes) -> RayCluster:
         return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet))
     package, agents = agent_package(), AgentSettings(dir=str(folder / "agents"))
     return RayCluster(DriverProcess(lambda: settings.ray_head_address, package.data), package, agents, secret)
+
+
+def stop_local_ray(settings: Settings) -> None:
+    """End the embedded default's Ray. What runs on it runs on, and is found again by the next start."""
+    local_ray(settings.state_dir.absolute() / "ray").stop()
 
 
 def first_tariff(tariffs: Tariffs, settings: Settings) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Annotated
 
 import structlog
@@ -94,7 +95,7 @@ def _lead(wired: Wired) -> bool:
     return False
 
 
-def _say(summary: dict[str, object], as_json: bool) -> None:
+def _say(summary: Mapping[str, object], as_json: bool) -> None:
     print(json.dumps(summary) if as_json else ", ".join(f"{key}: {value}" for key, value in summary.items()))
 
 

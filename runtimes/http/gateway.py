@@ -18,7 +18,10 @@ from runtimes.http.assembly import gateway_services
 from runtimes.http.edge import Edge
 from runtimes.http.server import Server, listen
 from runtimes.http.services import Services
+from runtimes.presence import Presence
 from runtimes.settings import Settings, WrongSettingsError, load
+from runtimes.state import state_folder
+from runtimes.wiring import stop_local_ray
 
 
 def _version() -> str:
@@ -64,7 +67,12 @@ def run(settings: Settings) -> int:
         services: Services = gateway_services(settings, own)
         return create_app(services)
 
-    Server(settings, listener, make).run()
+    presence, first = Presence(state_folder(settings.state_dir)), os.getpid()
+    try:
+        Server(settings, listener, make).run()
+    finally:
+        if os.getpid() == first and presence.leave() and settings.demo:  # the workers leave through here too
+            stop_local_ray(settings)
     return 0
 
 
