@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from gunicorn.app.base import BaseApplication
-from gunicorn.workers.gasgi import ASGIWorker
+from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
+from gunicorn.workers.gasgi import ASGIWorker  # type: ignore[import-untyped]
 
 from runtimes.http.edge import Edge
 from runtimes.settings import Settings
