@@ -74,10 +74,10 @@ class Roster:
         return node
 
     def down(self, name: str, why: str, now: Span) -> None:
-        """It can't be asked. What runs there may run on; what waits goes elsewhere."""
+        """It can't be asked. What runs there may run on; what waits goes elsewhere. One never heard of is noted too."""
         node = self._nodes.get(name)
         if node is None:
-            return
+            node = self._nodes[name] = Node(NodeRecord(name), NodeRecord(name))
         if node.answered:
             node.answered, node.silent_since = False, now
         elif node.silent_since is None:

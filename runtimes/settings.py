@@ -21,6 +21,7 @@ from typed_settings.types import LoadedSettings, LoaderMeta, OptionList, Secret
 from ports.errors import Invalid
 from ports.units import Credits, Span
 from runtimes import setting_values as read
+from runtimes.demo_fleet import FLEET_GRAMMAR, checked_fleet
 
 
 class Store(StrEnum):
@@ -207,7 +208,7 @@ class Settings:
     # not of the environment
     demo_fleet: str = attrs.field(
         default="",
-        metadata=_about(read.text(), "Imaginary fleet of the local demo; set by --demo-fleet."),
+        metadata=_about(read.Reader(FLEET_GRAMMAR, checked_fleet), "Imaginary fleet of the local demo; set by --demo-fleet."),
     )
 
     @property

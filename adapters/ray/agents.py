@@ -50,7 +50,9 @@ class RayAgent:
         address = self._address() or self.find()
         try:
             response = connection.ask(address, method, path, body, within)
-        except Unavailable:
+        except Unavailable as error:
+            if isinstance(error.__cause__, TimeoutError):  # it is there, and hangs
+                raise
             found = self.find()
             if found == address:
                 raise
@@ -64,9 +66,7 @@ def _accepted(response: Response, who: str) -> Any:
             return response.json()
         case 409:
             newest = int(response.json().get("newest", 0))
-            raise StaleEpoch(
-                f"{who} obeys a scheduler of epoch {newest}.", remedy="Take a newer epoch, or give up the lead.", newest=newest
-            )
+            raise StaleEpoch(f"{who} obeys a scheduler of epoch {newest}.", newest=newest)
         case 401:
             raise Unavailable(who, "it refuses our token: it was started with another secret")
         case status:

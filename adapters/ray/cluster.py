@@ -44,6 +44,14 @@ class AgentSettings:
     chunk_age: Span | None = None
 
 
+@frozen
+class Located:
+    """Where an agent was last found. address: base URL."""
+
+    address: str
+    pid: int
+
+
 class RayCluster:
     """ports.cluster.Cluster. secret: of which agents' tokens are derived. demo: nodes that a raylet with the label
     gridweave.io/demo=true carries. starts_within: how long an agent may take to start."""
@@ -64,7 +72,7 @@ class RayCluster:
         self._starts_within, self._agent_answers_within = starts_within, agent_answers_within
         self._lock = threading.Lock()
         self._starting: dict[str, threading.Lock] = {}
-        self._addresses: dict[str, str] = {}
+        self._found: dict[str, Located] = {}
         self._agents: dict[str, RayAgent] = {}
 
     def nodes(self) -> tuple[ClusterNode, ...]:
@@ -98,7 +106,13 @@ class RayCluster:
             return agent
 
     def address(self, node: str) -> str:
-        return self._addresses.get(node, "")
+        found = self._found.get(node)
+        return "" if found is None else found.address
+
+    def pid(self, node: str) -> int:
+        """Of that node's agent on its machine, as it was last found; 0 if it is not known. For people."""
+        found = self._found.get(node)
+        return 0 if found is None else found.pid
 
     def close(self) -> None:
         """Close connections and end the driver; agents live on."""
@@ -132,8 +146,8 @@ class RayCluster:
             )
         finally:
             one_at_a_time.release()
-        address = self._addresses[node.name] = str(answer["address"])
-        return address
+        self._found[node.name] = Located(str(answer["address"]), int(answer["pid"]))
+        return self._found[node.name].address
 
     def _config(self, node: ClusterNode) -> dict[str, Any]:
         settings = self._settings

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import ctypes
 import json
+import logging
 import os
 import signal
 import sys
@@ -41,9 +42,9 @@ class Driver:
         with tempfile.TemporaryDirectory() as nowhere:  # a driver's working folder enters the workers' sys.path
             os.chdir(nowhere)
             sys.argv[:] = [os.path.join(nowhere, "driver")]  # and so does its script's
-            ray.init(address, namespace=namespace, log_to_driver=False, logging_level="ERROR")
+            ray.init(address, namespace=namespace, log_to_driver=False, logging_level=logging.ERROR)
             os.chdir("/")
-        ray.cloudpickle.register_pickle_by_value(stub)
+        ray.cloudpickle.register_pickle_by_value(stub)  # type: ignore[no-untyped-call]
         self._stub = ray.remote(stub.AgentStub)
 
     def ping(self) -> bool:
@@ -53,7 +54,7 @@ class Driver:
         """Every raylet that the cluster knows, also dead ones."""
         return [
             {"id": row["NodeID"], "alive": row["Alive"], "host": row["NodeManagerHostname"], "labels": row.get("Labels") or {}}
-            for row in self._ray.nodes()
+            for row in self._ray.nodes()  # type: ignore[no-untyped-call]
         ]
 
     def ensure_agent(self, node: str, identity: str, selector: dict[str, str], config: dict[str, Any], within_s: float) -> dict[str, Any]:

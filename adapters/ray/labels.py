@@ -89,9 +89,8 @@ def demo_fleet(text: str, name: str = "demo-fleet") -> tuple[ClusterNode, ...]:
         times, cross, rest = part.strip().partition("x")
         gpus_text, colon, owner_text = rest.partition(":")
         if not cross or not colon or not re.fullmatch(r"[1-9][0-9]{0,2}", times, re.ASCII):
-            raise Invalid(
-                f"{name} is not a fleet: {part!r:.60}.", name, "Write <nodes>x<GPUs>x<MODEL>:<owner>, as in 2x4xA100-80GB:org.", text
-            )
+            remedy = "Write <nodes>x<GPUs>x<MODEL>:<owner>, as in 2x4xA100-80GB:org."
+            raise Invalid(f"{name} is not a fleet: {part!r:.60}.", name, remedy, text)
         gpus, owner = parse_gpus(gpus_text, name), parse_owner(owner_text, name)
         stem = re.sub(r"[^a-z0-9]+", "-", owner.removeprefix("provider:").lower()).strip("-")
         for _ in range(int(times)):

@@ -20,24 +20,17 @@ from pathlib import Path
 
 from attrs import evolve, field, frozen
 
+from adapters.ray.leftovers import end_runs
 from adapters.ray.sessions import ProcessId, Session, end, process_id
 from adapters.ray.venv import ensure_node_venv
 from ports.errors import Unavailable
 from ports.units import Span
 from ports.wire import dump, load
 
-_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME")
-_PASSED_ON += (
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-)
+_PERSON = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME"}
+_NETWORK = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+_CERTIFICATES = {"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"}
+_PASSED_ON = _PERSON | _NETWORK | _CERTIFICATES
 _PREFIXES_PASSED_ON = ("UV_", "PIP_")  # where packages of a run's environment come from
 _RAY = {
     "RAY_AUTH_MODE": "disabled",  # always explicit: unset, it depends on a file that a mere `ray.init()` writes
@@ -138,10 +131,13 @@ class LocalRay:
             if state is not None:
                 self._write(evolve(state, nodes=tuple(each for each in state.nodes if each != node)))
 
-    def stop(self) -> None:
-        """End all that was started here, also by a process that is gone. Runs live on: end them by their agents first."""
+    def stop(self, runs: bool = False) -> None:
+        """End all that was started here, also by a process that is gone. runs: those too; otherwise they live on, and
+        the next agents adopt them."""
         with self._locked():
             self._end(self._read())
+            if runs:
+                end_runs(self.agent_dir)
 
     def _fits(self, state: _State) -> bool:
         """Whether that head runs and is the one that we would start."""
@@ -173,9 +169,15 @@ class LocalRay:
         if labels:
             command.append("--labels=" + ",".join(f"{key}={value}" for key, value in labels.items()))
         said = Path(state.temp) / f"start-{len(state.nodes)}.out"  # a file: the daemons would keep a pipe open
-        with said.open("w") as out:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=_scrubbed() | env, cwd=state.temp, start_new_session=True
+        with _one_start_at_a_time(), said.open("w") as out:
+            process = subprocess.Popen(  # noqa: S603 - our own command
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**_scrubbed(), **env},
+                cwd=state.temp,
+                start_new_session=True,
             )
             leader = process_id(process.pid)
             if leader is None:
@@ -211,6 +213,15 @@ class LocalRay:
         half = self._file.with_suffix(".new")
         half.write_text(dump(state))
         half.replace(self._file)
+
+
+@contextmanager
+def _one_start_at_a_time() -> Iterator[None]:
+    """Of all local Rays of this user: two raylets that start at the same moment may take each other's ports."""
+    path = os.path.join(tempfile.gettempdir(), f"gridweave-start-{os.getuid()}.lock")
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _scrubbed() -> dict[str, str]:

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import IO, Any, cast
 
 from ports.errors import Unavailable
 from ports.units import Span
@@ -168,30 +168,28 @@ class _Child:
         threads += [threading.Thread(target=self._listen, args=(process,), daemon=True)]
         for thread in threads:
             thread.start()
-        assert process.stdout is not None
-        for line in process.stdout:
+        stdout = cast(IO[str], process.stdout)
+        for line in stdout:
             self._answered(json.loads(line))
         code = process.wait()
         threads[1].join()
         self._why = self._why or f"the driver ended with code {code}: {' '.join(self._stderr)[-500:]}"
         self._outbox.put("")
         threads[0].join()
-        process.stdout.close()
+        stdout.close()
 
     def _write(self, process: subprocess.Popen[str], first: str) -> None:
         """Send what is in the outbox, in a thread of its own: a stopped child must block nobody who asks."""
-        assert process.stdin is not None
         line = first
-        with suppress(OSError), process.stdin:  # if it is dead, whoever waits is told by the reader
+        with suppress(OSError), cast(IO[str], process.stdin) as stdin:  # if it is dead, whoever waits is told by the reader
             while line:
-                process.stdin.write(line + "\n")
-                process.stdin.flush()
+                stdin.write(line + "\n")
+                stdin.flush()
                 line = self._outbox.get()
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr is not None
-        with process.stderr:
-            self._stderr.extend(line.strip() for line in process.stderr)
+        with cast(IO[str], process.stderr) as stderr:
+            self._stderr.extend(line.strip() for line in stderr)
 
     def _answered(self, answer: dict[str, Any]) -> None:
         if answer["id"] == 0:

@@ -64,7 +64,7 @@ class Session:
         return tuple(found)
 
 
-def end(which: Callable[[], Iterable[ProcessId]], grace_s: float = 2.0) -> None:
+def end(which: Callable[[], Iterable[ProcessId]], grace_s: float = 0.5) -> None:
     """SIGTERM to all that `which` names, and SIGKILL to what is left after the grace; returns when none is left."""
     deadline = time.monotonic() + grace_s
     _signal(which(), signal.SIGTERM)

@@ -56,7 +56,7 @@ def uv_binary() -> str:
 
 def _run(command: list[str], within: Span) -> None:
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - our own commands
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -11,7 +11,7 @@ from ports.blobs import Grant, run_prefix
 from ports.cluster import Answer, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState, RunReport, StoredResult
 from ports.nodes import Gpu
 from ports.units import Mib, Span
-from ports.workloads import BlobRef, Exit, ExitKind, RunId, Slot
+from ports.workloads import Exit, ExitKind, RunId, Slot
 
 PROTOCOL = 1
 Json = Mapping[str, Any]
@@ -39,16 +39,16 @@ def _prepare_json(command: Prepare) -> dict[str, Any]:
         "user": command.user,
         "name": command.name,
         "slots": [{"gpu": slot.gpu, "mib": slot.mib.n} for slot in command.slots],
-        "gpu_totals": [total.n for total in command.gpu_totals],
+        "gpu_totals": [total.n for total in command.totals],
         "env": {"pip": list(env.pip), "uv": list(env.uv), "env_vars": env.env_vars, "working_dir": env.working_dir is not None},
-        "inputs": {name: _grant_json(grant, command.contents.get(name)) for name, grant in command.inputs.items()},
+        "inputs": {name: {**_grant_json(each.grant), "sha256": each.sha256, "size": each.size} for name, each in command.inputs.items()},
         "output": _grant_json(command.output),
         "setup_bound_ms": command.setup_bound.ms,
     }
 
 
-def _grant_json(grant: Grant, content: BlobRef | None = None) -> dict[str, Any]:
-    made: dict[str, Any] = {
+def _grant_json(grant: Grant) -> dict[str, Any]:
+    return {
         "method": grant.method,
         "url": grant.url,
         "prefix": grant.prefix,
@@ -56,7 +56,6 @@ def _grant_json(grant: Grant, content: BlobRef | None = None) -> dict[str, Any]:
         "expires_ms": grant.expires.ms,
         "fields": grant.fields,
     }
-    return made if content is None else made | {"sha256": content.sha256, "size": content.size}
 
 
 def answer_of(json: Json) -> Answer:

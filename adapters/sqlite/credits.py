@@ -119,6 +119,7 @@ class SqliteCredits:
             if abs(amount.micro) > journal.LARGEST:
                 raise Invalid(f"{amount} credits are too many for one posting.", "lines", "", str(amount))
             _checked(name)
+        journal.check_balanced(lines.values())
         with self._database.write() as db:
             if db.execute("SELECT 1 FROM posted WHERE key = ?", (key,)).fetchone() is not None:
                 return False
@@ -159,7 +160,7 @@ def _charge(db: sqlite3.Connection, now: Instant, charge: Charge) -> ChargeAnswe
     if fault:
         db.execute(
             "INSERT INTO alarms (at, uid, run, until, detail) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (now.ms, charge.uid, run, charge.until.ms, fault),
+            (now.ms, charge.uid, run, max(-1, min(charge.until.ms, journal.LARGEST)), fault),  # it may be what is wrong
         )
         return ChargeAnswer(ChargeState.REFUSED, _account(db, charge.payer).balance, highest.charged, fault)
     _post_difference(db, now, charge, highest)
@@ -191,7 +192,7 @@ def _fault(charge: Charge) -> str:
     for name in (charge.payer, *charge.totals):
         if not journal.is_account(name):
             return f"{name!r:.80} is no account"
-    if not 0 <= charge.until.ms < 2**53:
+    if not 0 <= charge.until.ms <= journal.LARGEST:
         return f"until is {charge.until.ms} ms"
     over = next((total for total in charge.totals.values() if not 0 <= total.micro <= journal.LARGEST), None)
     return "" if over is None else f"a total is {over}"

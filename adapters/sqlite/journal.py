@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ports.credits import Entry
 from ports.errors import Invalid
@@ -29,6 +29,13 @@ def is_account(name: str) -> bool:
     return _ACCOUNT.fullmatch(name) is not None
 
 
+def check_balanced(amounts: Iterable[Credits]) -> None:
+    """Raises Invalid if there are no lines or they don't sum to zero."""
+    each = [amount.micro for amount in amounts]
+    if not each or sum(each) != 0:
+        raise Invalid("A posting has lines, and they sum to zero.", "lines", "Whatever goes into one account comes out of another.")
+
+
 def append(
     db: sqlite3.Connection,
     at: Instant,
@@ -40,9 +47,8 @@ def append(
     until: Span = Span(0),
     memo: str = "",
 ) -> None:
-    """Add one posting and move the balances. Raises Invalid if there are no lines or they don't sum to zero."""
-    if not lines or sum(amount.micro for _, amount in lines) != 0:
-        raise Invalid("A posting has lines, and they sum to zero.", "lines", "Whatever goes into one account comes out of another.")
+    """Add one posting and move the balances. Raises Invalid if it is not balanced."""
+    check_balanced(amount for _, amount in lines)
     seq, posting, hashed = db.execute("SELECT seq, posting, hash FROM journal_end").fetchone()
     posting += 1
     for account, amount in lines:

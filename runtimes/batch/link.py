@@ -18,7 +18,7 @@ from ports.errors import GridweaveError, StaleEpoch, Unavailable
 from ports.units import Span
 from runtimes.batch.events import Answered, Deposed, Event, NodeDown, NodeUp, Reported
 
-POLL = Span(5_000)
+POLL = Span(2_000)  # also the longest that stopping waits for it
 BATCH = 256
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 log = structlog.get_logger("gridweave.link")

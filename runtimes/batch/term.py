@@ -26,7 +26,7 @@ from runtimes.batch.events import Answered, Changed, Deposed, Event, NodeDown, N
 from runtimes.batch.link import NodeLink
 
 log = structlog.get_logger("gridweave.scheduler")
-WATCH = Span(5_000)
+WATCH = Span(2_000)  # also the longest that stopping waits for it
 IDLE_S = 1.0  # a round at least so often, for what time alone moves on
 NODES_EVERY_S = 2.0
 SETTLERS = 4

@@ -50,10 +50,14 @@ def _ended(error: refusals.NoResult) -> dict[str, Any]:
 TABLE: dict[type[errors.GridweaveError], Kind] = {
     refusals.TooLarge: Kind(413, "too-large", "The body is too large", lambda error: {"limit": error.limit}),
     refusals.WrongContentType: Kind(415, "wrong-content-type", "The content type is not supported"),
-    refusals.MethodNotAllowed: Kind(405, "method-not-allowed", "The method is not allowed here", lambda error: {"allow": list(error.allow)}),
+    refusals.MethodNotAllowed: Kind(
+        405, "method-not-allowed", "The method is not allowed here", lambda error: {"allow": list(error.allow)}
+    ),
     refusals.RangeNotSatisfiable: Kind(416, "range-not-satisfiable", "The range lies outside"),
     refusals.Unauthenticated: Kind(401, "unauthenticated", "Nobody said who is asking"),
-    refusals.UpgradeRequired: Kind(426, "upgrade-required", "The client is too old or too new", lambda error: {"client": error.client, "server": error.server}),
+    refusals.UpgradeRequired: Kind(
+        426, "upgrade-required", "The client is too old or too new", lambda error: {"client": error.client, "server": error.server}
+    ),
     refusals.NoResult: Kind(409, "no-result", "There is no result", _ended),
     errors.Invalid: Kind(400, "invalid", "The request is not valid"),
     errors.NotFound: Kind(404, "not-found", "Not found"),

@@ -55,7 +55,7 @@ def pack(files: Mapping[str, Path]) -> Payload:
     """A zip of those files. Raises TooLargeError."""
     payload = Payload()
     try:
-        with zipfile.ZipFile(payload, "w") as archive:  # type: ignore[call-overload]
+        with zipfile.ZipFile(payload, "w") as archive:
             for entry in sorted(files):
                 info = zipfile.ZipInfo(entry, _EPOCH)
                 info.compress_type = zipfile.ZIP_DEFLATED

@@ -7,6 +7,7 @@ Ctrl-C while it is watched cancels the job and raises KeyboardInterrupt, also if
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import platform
 import sys
@@ -166,7 +167,12 @@ async def spawn_async(client: Client, function: Function[..., Any], args: tuple[
     """spawn, in a thread; a cancelled task leaves no job."""
     with contextlib.closing(Parcel(function)) as parcel:
         letter = parcel.letter(args, kwargs)
-        return await _in_thread(lambda: letter.send(client), lambda job: job.cancel())
+        sending = _start(lambda: letter.send(client))
+        try:
+            return await asyncio.shield(asyncio.wrap_future(sending))
+        except asyncio.CancelledError:
+            await _settled(lambda: abandon(client, sending.result(), sys.stderr))
+            raise
 
 
 async def call_async(client: Client, function: Function[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -176,46 +182,32 @@ async def call_async(client: Client, function: Function[..., Any], args: tuple[A
     def watch_and_fetch() -> Any:
         with Screen(function.__name__, line=False) as screen:
             watch(client, job, screen)
-        return job.result()
+        try:
+            return job.result()
+        except StopIteration as error:  # a future refuses to hold one
+            raise RemoteError(f"StopIteration: {error}", type="StopIteration") from error
 
     try:
-        return await _in_thread(watch_and_fetch, lambda _: None)
+        return await asyncio.shield(asyncio.wrap_future(_start(watch_and_fetch)))
     except asyncio.CancelledError:
-        await _in_thread(lambda: abandon(client, job, sys.stderr), lambda _: None)
+        await _settled(lambda: abandon(client, job, sys.stderr))
         raise
 
 
-async def _in_thread(work: Callable[[], T], undo: Callable[[T], Any]) -> T:
-    """Run work in a thread of its own: any number may wait at once. If the task is cancelled, undo what it still gives."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    abandoned = threading.Event()
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(
-                RemoteError(f"StopIteration: {error}", type="StopIteration") if isinstance(error, StopIteration) else error
-            )
+def _start(work: Callable[[], T]) -> concurrent.futures.Future[T]:
+    """Run work in a thread of its own: any number may wait at once."""
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:
-        value, error = None, None
         try:
-            value = work()
-        except BaseException as raised:
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(settle, value, error)
-        if abandoned.is_set() and error is None:
-            with contextlib.suppress(GridweaveError):
-                undo(value)  # type: ignore[arg-type]
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
 
     threading.Thread(target=run, name="gridweave", daemon=True).start()
-    try:
-        return await future
-    except asyncio.CancelledError:
-        abandoned.set()
-        raise
+    return future
+
+
+async def _settled(work: Callable[[], None]) -> None:
+    """Give work in a thread _LAST_TRY seconds."""
+    await asyncio.wait({asyncio.wrap_future(_start(work))}, timeout=_LAST_TRY)

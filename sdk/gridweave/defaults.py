@@ -5,6 +5,7 @@ A forked child makes its own: connections must not be shared between processes.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 
@@ -28,4 +29,5 @@ def current() -> Client:
     with _lock:
         if key not in _clients:
             _clients[key] = Client()
+            atexit.register(_clients[key].close)
         return _clients[key]

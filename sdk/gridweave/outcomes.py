@@ -1,18 +1,23 @@
 """From the stored result back to a value, or to the user's own exception with its causes and remote tracebacks.
 
-An exception is rebuilt from its pickle; where its class cannot be had here, a RemoteError says what it was. Each one in the
-chain carries its remote traceback as a note, which Python prints below it. What would stop this process by itself
-(SystemExit, KeyboardInterrupt, a cancelled task's) is never raised as such: it ended the job, not this program.
+An exception is rebuilt from its pickle; where its class cannot be had here, a RemoteError says what it was. The remote
+traceback is a note on it, which Python prints below it; its causes are chained to it as they were there. What would stop this
+process by itself (SystemExit, KeyboardInterrupt, a cancelled task's) is never raised as such: it ended the job, not this one.
 """
 
 from __future__ import annotations
 
+import linecache
 import pickle
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from gridweave.downloads import Download
 from gridweave.errors import Cancelled, GridweaveError, JobFailed, Refused, RemoteError
+
+_FRAME = re.compile(r'(?P<indent> +)File "(?P<file>.+)", line (?P<line>\d+), in ')
+_CHAINED = ("direct cause of the following exception", "During handling of the above exception")
 
 
 def value_of(download: Download, job_id: str) -> Any:
@@ -37,10 +42,11 @@ def _load(download: Download, job_id: str) -> Any:
 
 def exception_of(facts: Mapping[str, Any], job_id: str) -> BaseException:
     """The exception that a raised result describes, with the chain that led to it."""
+    whole = any(words in str(facts.get("traceback")) for words in _CHAINED)
     outermost = _rebuild(facts, job_id)
     above = outermost
     for link in facts.get("chain") or ():
-        below = _rebuild(link, job_id)
+        below = _rebuild({**link, "traceback": ""} if whole else link, job_id)
         if below is above:
             break
         if link.get("link") == "cause":
@@ -53,7 +59,7 @@ def exception_of(facts: Mapping[str, Any], job_id: str) -> BaseException:
 
 def _rebuild(facts: Mapping[str, Any], job_id: str) -> BaseException:
     error = _unpickled(facts.get("exception"))
-    traceback = str(facts.get("traceback") or "").rstrip()
+    traceback = with_sources(str(facts.get("traceback") or "").rstrip())
     if not isinstance(error, Exception):
         kind, message = str(facts.get("type") or "Exception"), str(facts.get("message") or "")
         module = str(facts.get("module") or "builtins")
@@ -65,6 +71,19 @@ def _rebuild(facts: Mapping[str, Any], job_id: str) -> BaseException:
         top = error.name.partition(".")[0]
         _note(error, f'The node has no module {top!r}. If it is a package, add it: env={{"pip": ["{top}"]}}.')
     return error
+
+
+def with_sources(traceback: str) -> str:
+    """A traceback with the source lines that the node could not show, because the script is here and not there."""
+    lines = traceback.split("\n")
+    shown = []
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        shown.append(line)
+        found = _FRAME.match(line)
+        if found and not after.startswith(f"{found['indent']}  "):
+            source = linecache.getline(found["file"], int(found["line"])).strip()
+            shown += [f"{found['indent']}  {source}"] if source else []
+    return "\n".join(shown)
 
 
 def _unpickled(data: Any) -> BaseException | None:

@@ -44,6 +44,9 @@ class Payload:
         self._file.write(data)
         return count
 
+    def flush(self) -> None:
+        """For writers that want to: nothing is held back."""
+
     @property
     def sha256(self) -> str:
         return self._hash.hexdigest()

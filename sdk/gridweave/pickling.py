@@ -46,12 +46,19 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             self._needs.modules.add(obj.__name__)
         elif isinstance(obj, (FunctionType, type, Function)):
             self._needs.modules.add(str(obj.__module__))
+        if isinstance(obj, CodeType):
+            return self._with_its_file(obj)
         if isinstance(obj, FunctionType):
             self._needs.modules.update(imported_by(obj.__code__, str(obj.__globals__.get("__package__") or "")))
             owner = decorated(obj)
             if owner is not None:
                 return getattr, (owner, "__wrapped__")
         return super().reducer_override(obj)
+
+    def _with_its_file(self, code: CodeType) -> Any:
+        """cloudpickle takes the file's name out of code objects; a traceback from the node should show it."""
+        make, parts, *rest = self.dispatch_table[CodeType](code)
+        return make, tuple(code.co_filename if part == "<dynamic-code>" else part for part in parts), *rest
 
 
 def decorated(function: FunctionType) -> Function[..., Any] | None:

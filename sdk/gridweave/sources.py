@@ -123,6 +123,9 @@ def _found(name: str) -> tuple[Path | None, list[str]]:
     parent = name.rpartition(".")[0]
     try:
         spec = PathFinder.find_spec(name, _found_folders(parent)) if parent else importlib.util.find_spec(name)
+    except KeyError:  # a namespace package inside one that is not imported
+        inside = (Path(each, name.rpartition(".")[2]) for each in _found_folders(parent))
+        return None, [str(folder) for folder in inside if folder.is_dir()]
     except (ImportError, ValueError, AttributeError):
         return None, []
     if spec is None:

@@ -56,6 +56,7 @@ class MemoryBlobs:
             return iter([self._info(key) for key in sorted(self._blobs) if key.startswith(prefix)])
 
     def copy(self, source: str, target: str) -> BlobInfo:
+        _check(target)
         if self.stat(source) is None:
             raise NotFound(f"There is no blob {source}.", "key")
         return self.put(target, self.get(source))

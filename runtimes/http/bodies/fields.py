@@ -71,12 +71,6 @@ Requirement = Annotated[
         description="a requirement such as numpy==2.1 (no installer options), at most 500 characters",
     ),
 ]
-EnvKey = Annotated[
-    str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}\Z", description="a variable name of letters, digits and underscores")
-]
-EnvValue = Annotated[
-    str, Meta(pattern=r"^[^\x00]*\Z", max_length=32_768, description="a value of at most 32768 characters without NUL")
-]
-ClientVersion = Annotated[
-    str, Meta(pattern=r"^[0-9]{1,4}(\.[0-9A-Za-z+-]{1,20}){0,5}\Z", description="a version such as 3.11.7")
-]
+EnvKey = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}\Z", description="a variable name of letters, digits and underscores")]
+EnvValue = Annotated[str, Meta(pattern=r"^[^\x00]*\Z", max_length=32_768, description="a value of at most 32768 characters without NUL")]
+ClientVersion = Annotated[str, Meta(pattern=r"^[0-9]{1,4}(\.[0-9A-Za-z+-]{1,20}){0,5}\Z", description="a version such as 3.11.7")]

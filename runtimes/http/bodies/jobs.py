@@ -61,7 +61,9 @@ class EnvBody:
 
     pip: Annotated[tuple[fields.Requirement, ...], Meta(max_length=200, description="at most 200 requirements")] = ()
     uv: Annotated[tuple[fields.Requirement, ...], Meta(max_length=200, description="at most 200 requirements")] = ()
-    env_vars: Annotated[dict[fields.EnvKey, fields.EnvValue], Meta(max_length=500, description="at most 500 variables")] = field(factory=dict)
+    env_vars: Annotated[dict[fields.EnvKey, fields.EnvValue], Meta(max_length=500, description="at most 500 variables")] = field(
+        factory=dict
+    )
     working_dir: Uploaded | None = None
 
 
@@ -153,7 +155,9 @@ def _blob(payload: Payload, name: str, inline: dict[str, bytes]) -> BlobRef:
         inline[digest] = data
         return BlobRef(digest, len(data))
     if payload.sha256 is None or payload.size is None:
-        raise Invalid(f"{name} says neither sha256 and size nor inline.", name, 'Send {"sha256", "size"} of an upload, or {"inline": base64}.')
+        raise Invalid(
+            f"{name} says neither sha256 and size nor inline.", name, 'Send {"sha256", "size"} of an upload, or {"inline": base64}.'
+        )
     return BlobRef(payload.sha256, payload.size)
 
 
@@ -181,5 +185,3 @@ def _environment(body: EnvBody) -> Environment:
 def _runtime(hours: Any) -> Span | None:
     """A part of a millisecond counts as a whole one."""
     return None if hours is None else Span(-(-Fraction(hours) * MS_PER_HOUR // 1))
-
-

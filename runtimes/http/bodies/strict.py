@@ -174,9 +174,13 @@ def _maybe_hook(kind: Any) -> Hook:
     return lambda value, _: None if value is None else hook(value, bare)
 
 
+def _origin(kind: Any) -> Any:
+    return get_origin(kind)
+
+
 def _is_maybe(kind: Any) -> bool:
     parts = get_args(kind)
-    return get_origin(kind) in (Union, UnionType) and len(parts) == 2 and type(None) in parts
+    return _origin(kind) in (Union, UnionType) and len(parts) == 2 and type(None) in parts
 
 
 def _first(error: BaseException, path: str) -> Invalid:
@@ -209,10 +213,10 @@ def _place(error: BaseException, nested: bool) -> str:
 
 converter = Converter(forbid_extra_keys=True, detailed_validation=True)
 converter.register_structure_hook_factory(attrs.has, _class_hook)
-converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, _tuple_hook)
-converter.register_structure_hook_factory(lambda kind: get_origin(kind) is dict, _dict_hook)
+converter.register_structure_hook_factory(lambda kind: _origin(kind) is tuple, _tuple_hook)
+converter.register_structure_hook_factory(lambda kind: _origin(kind) is dict, _dict_hook)
 converter.register_structure_hook_factory(_is_maybe, _maybe_hook)
-converter.register_structure_hook_factory(lambda kind: get_origin(kind) is Annotated, _bounded_hook)
+converter.register_structure_hook_factory(lambda kind: _origin(kind) is Annotated, _bounded_hook)
 for _kind, _hook in ((str, _text), (int, _whole), (bool, _flag), (float, _number)):
     converter.register_structure_hook(_kind, _hook)
 converter.register_structure_hook_func(lambda kind: kind == AMOUNT, _amount)

@@ -1,0 +1,117 @@
+"""`python -m runtimes.batch schedule|reconcile|bill`: the rounds as processes of their own, for a cluster or for cron."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from typing import Annotated
+
+import structlog
+from attrs import asdict
+from cyclopts import App, Parameter
+
+from core.tick import tick
+from ports.errors import GridweaveError, Unavailable
+from ports.units import Span
+from runtimes.batch.term import Term
+from runtimes.settings import Settings, WrongSettingsError, load
+from runtimes.wiring import Wired, wire
+
+app = App(name="python -m runtimes.batch", help=__doc__, help_format="plaintext")
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the summary as one JSON object.")]
+log = structlog.get_logger("gridweave.batch")
+RECONCILE_S = 15.0
+
+
+@app.command
+def schedule() -> int:
+    """Schedule until stopped by SIGTERM or Ctrl-C. Exits with 3 if another process schedules."""
+    wired, settings = _open()
+    try:
+        if not _lead(wired):
+            return 3
+        host = wired.host(settings)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, lambda *_: threading.Thread(target=host.stop, daemon=True).start())
+        host.run()
+        return 0
+    finally:
+        wired.close()
+
+
+@app.command
+def reconcile(*, seconds: float = RECONCILE_S, as_json: Json = False) -> int:
+    """One round for cron: take over, ask every agent, take every step that can be taken, exit."""
+    wired, _ = _open()
+    try:
+        if not _lead(wired):
+            return 3
+        cluster = wired.connect()
+        before = wired.house.clock.elapsed()
+        bound = Span(int(seconds * 1000))
+        term = Term(wired.house, cluster, wired.epochs, lambda: wired.house.clock.elapsed() - before < bound)
+        try:
+            term.run()
+        finally:
+            wired.leadership.release()
+        nodes = wired.house.nodes.list()
+        summary = {"nodes": len(nodes), "ready": sum(str(node.status.state) == "Ready" for node in nodes)}
+        _say(summary, as_json)
+        return 0
+    finally:
+        wired.close()
+
+
+@app.command
+def bill(*, as_json: Json = False) -> int:
+    """One billing round; any number at once is harmless. Exits with 1 if a charge was refused."""
+    wired, settings = _open()
+    try:
+        if not settings.credits_enabled:
+            _say({"credits_enabled": False}, as_json)
+            return 0
+        done = tick(wired.house, wired.metering)
+        _say(asdict(done), as_json)
+        return 1 if done.refused else 0
+    finally:
+        wired.close()
+
+
+def _open() -> tuple[Wired, Settings]:
+    settings = load(os.environ).settings
+    return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}"), settings
+
+
+def _lead(wired: Wired) -> bool:
+    if wired.leadership.acquire():
+        return True
+    holder = wired.leadership.holder()
+    who = f"process {holder.pid} ({holder.identity})" if holder is not None else "another process"
+    print(f"{who} schedules on this state folder; one is enough.", file=sys.stderr)
+    return False
+
+
+def _say(summary: Mapping[str, object], as_json: bool) -> None:
+    print(json.dumps(summary) if as_json else ", ".join(f"{key}: {value}" for key, value in summary.items()))
+
+
+def main() -> int:
+    try:
+        return int(app(result_action="return_value") or 0)
+    except WrongSettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except Unavailable as error:
+        print(error, file=sys.stderr)
+        return 4
+    except GridweaveError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""A gateway process put together: the wired ports, the live copy, and in the embedded default the scheduler's host."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from functools import partial
+
+from adapters.local.grants import GrantedWrite, open_grant
+from adapters.ray.tokens import tail_token
+from ports.errors import Unavailable
+from ports.nodes import NodeState
+from ports.units import Instant
+from runtimes.http.services import Permit, Services
+from runtimes.http.tails import AgentTails
+from runtimes.http.watch import Watch
+from runtimes.settings import Scheduler, Settings
+from runtimes.wiring import Wired, wire
+
+
+def gateway_services(settings: Settings, url: str) -> Services:
+    """Called in the process that serves, after its fork. url: under which nodes reach this gateway."""
+    wired = wire(settings, url)
+    host = wired.host(settings) if settings.scheduler is Scheduler.EMBEDDED else None
+    watch = Watch(wired.house.workloads, wired.house.nodes)
+
+    def stop() -> None:
+        if host is not None:
+            host.stop()
+        wired.close()
+
+    return Services(
+        settings,
+        wired.house,
+        watch,
+        AgentTails(partial(tail_token, wired.secret)),
+        check_grant=partial(_permit, wired.secret),
+        not_ready=partial(_not_ready, wired, watch),
+        versions={"ray": _installed("ray")},
+        on_start=host.start if host is not None else _nothing,
+        on_stop=stop,
+    )
+
+
+def _nothing() -> None:
+    return None
+
+
+def _permit(secret: bytes, method: str, path: str, query: str, now: Instant) -> Permit:
+    opened = open_grant(secret, method, path, query, now)
+    return Permit(opened.key, opened.max_size if isinstance(opened, GrantedWrite) else 0)
+
+
+def _not_ready(wired: Wired, watch: Watch) -> list[str]:
+    reasons = []
+    try:
+        if wired.leadership.holder() is None:
+            reasons.append("No scheduler is running.")
+        nodes = watch.fleet().nodes
+    except Unavailable as error:
+        return [str(error)]
+    if not any(node.record.status.state is NodeState.READY for node in nodes):
+        reasons.append("No node is ready." if nodes else "No node has joined yet.")
+    return reasons
+
+
+def _installed(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""

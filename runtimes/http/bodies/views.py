@@ -1,0 +1,340 @@
+"""Answers: money as decimal text, times as RFC 3339 in UTC, durations in ms, VRAM in MiB."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from attrs import evolve, field, frozen
+
+from core.inventory import Fleet
+from ports.errors import NotFound
+from ports.tariffs import Price
+from ports.units import Instant, Rate, Span
+from ports.workloads import TERMINAL, Exit, Job, Phase, Placement, Run, RunState
+
+HOUR = Span.of(hours=1)
+
+
+def instant(at: Instant | None) -> str | None:
+    if at is None:
+        return None
+    moment = datetime.fromtimestamp(at.ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at.ms % 1000:03d}Z"
+
+
+def hourly(rate: Rate) -> str:
+    """Credits per hour, rounded up to the micro-credit: for people, and never for a cost."""
+    return str(rate.prorate_ceil(HOUR))
+
+
+def encode(view: Any) -> bytes:
+    return msgspec.json.encode(view)
+
+
+@frozen
+class SlotView:
+    """One share of one GPU. model and owner are empty when the node has left the fleet."""
+
+    node: str
+    gpu: int
+    mib: int
+    model: str
+    owner: str
+
+
+@frozen
+class ConditionView:
+    type: str
+    status: str
+    reason: str
+    message: str
+    at: str | None
+
+
+@frozen
+class ExitView:
+    kind: str
+    code: int | None
+    signal: str
+    oom: bool
+    message: str
+    traceback: str
+    log_tail: str
+
+
+@frozen
+class ResultView:
+    size: int
+    sha256: str
+    raised: bool
+
+
+@frozen
+class JobView:
+    """A job as its user sees it. setup: what the node does while the job is Allocated."""
+
+    id: str
+    name: str
+    user: str
+    phase: str
+    reason: str
+    message: str
+    waiting: str
+    position: int
+    attempt: int
+    created_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    ran_ms: int
+    setup: str
+    placement: list[SlotView]
+    conditions: list[ConditionView]
+    rate_per_hour: str | None
+    tariff: int | None
+    hold: str
+    charged: str
+    exit: ExitView | None
+    result: ResultView | None
+    cancel_requested_at: str | None
+    labels: dict[str, str]
+
+
+@frozen
+class JobList:
+    jobs: list[JobView]
+    cursor: str
+
+
+@frozen
+class SubmittedView:
+    """created: false if an earlier request with the same idempotency key made the job."""
+
+    id: str
+    name: str
+    phase: str
+    created: bool
+    hold: str
+    rate_per_hour: str
+    status_url: str
+
+
+@frozen
+class EstimateView:
+    """rate_per_hour: of the dearest pool that the ask allows. reason: why it would not be placed now."""
+
+    rate_per_hour: str
+    hold: str
+    balance: str
+    affordable: bool
+    placeable_now: bool
+    placement: list[SlotView]
+    placed_rate_per_hour: str | None
+    reason: str
+    short_by_mib: int
+    pools: list[str]
+
+
+@frozen
+class UploadView:
+    """present: nothing is to be sent. Otherwise: send the bytes to url by method, with these headers."""
+
+    present: bool
+    method: str = ""
+    url: str = ""
+    headers: dict[str, str] = field(factory=dict)
+    expires: str | None = None
+
+
+@frozen
+class GpuView:
+    """plans: users of which plans may use it. usable: new bookings may go there now."""
+
+    index: int
+    model: str
+    vendor: str
+    uuid: str
+    total_mib: int
+    free_mib: int
+    booked_mib: int
+    quarantined_mib: int
+    usable: bool
+    plans: list[str]
+
+
+@frozen
+class NodeView:
+    name: str
+    owner: str
+    state: str
+    reason: str
+    drain: bool
+    gpus: list[GpuView]
+
+
+@frozen
+class Resources:
+    """One consistent snapshot of the fleet."""
+
+    nodes: list[NodeView]
+
+
+@frozen
+class NodeSpecView:
+    owner: str
+    drain: bool
+    gone: bool
+
+
+@frozen
+class AdminNodeView:
+    """spec: what an operator has declared; owner: as it holds now."""
+
+    name: str
+    owner: str
+    state: str
+    reason: str
+    drain: bool
+    gpus: list[GpuView]
+    spec: NodeSpecView
+    version: str
+
+
+@frozen
+class AdminNodes:
+    nodes: list[AdminNodeView]
+
+
+@frozen
+class EntryView:
+    """One posting: amount into (negative: out of) account, in credits."""
+
+    seq: int
+    at: str | None
+    account: str
+    job: str
+    run: str
+    kind: str
+    amount: str
+    memo: str
+    ran_ms: int
+
+
+@frozen
+class Usage:
+    """cursor: give it as `after` to read on."""
+
+    entries: list[EntryView]
+    cursor: int
+
+
+@frozen
+class AccountView:
+    user: str
+    plan: str
+    balance: str
+    held: str
+    credits_enabled: bool
+
+
+@frozen
+class Health:
+    status: str
+    version: str
+
+
+@frozen
+class Readiness:
+    """reasons: why new work would not run now."""
+
+    ready: bool
+    reasons: list[str]
+
+
+@frozen
+class Versions:
+    """sdk_min: the oldest client version that is served."""
+
+    server: str
+    sdk_min: str
+    python: str
+    cloudpickle: str
+    ray: str
+
+
+@frozen
+class Problem:
+    """An error (RFC 9457). field, value and remedy are there when known; each error class adds its facts."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+    value: str | None = None
+    remedy: str | None = None
+
+
+def slots(placement: Placement, fleet: Fleet) -> list[SlotView]:
+    return [SlotView(slot.node, slot.gpu, slot.mib.n, *_of_gpu(fleet, slot.node, slot.gpu)) for slot in placement]
+
+
+def _of_gpu(fleet: Fleet, node: str, index: int) -> tuple[str, str]:
+    try:
+        return fleet.gpu(node, index).model, fleet.owner(node)
+    except NotFound:
+        return "", ""
+
+
+def job_view(job: Job, fleet: Fleet, position: int) -> JobView:
+    """position: in the queue as the live copy knows it; 0 if it does not wait."""
+    status, run = job.status, job.status.run
+    ended = run is not None and run.state is RunState.ENDED
+    return JobView(
+        id=job.id,
+        name=job.spec.name,
+        user=job.spec.user,
+        phase=status.phase.value,
+        reason=status.reason,
+        message=status.message,
+        waiting=status.waiting if status.phase is Phase.PENDING else "",
+        position=position if status.phase is Phase.PENDING else 0,
+        attempt=status.attempt,
+        created_at=instant(job.created_at),
+        started_at=instant(run.started_at) if run is not None else None,
+        finished_at=instant(run.ended_at) if run is not None and ended and status.phase in TERMINAL | {Phase.CLOSING} else None,
+        ran_ms=sum(each.ran.ms for each in status.runs),
+        setup=setup(job),
+        placement=slots(run.placement, fleet) if run is not None else [],
+        conditions=[ConditionView(each.type, each.status.value, each.reason, each.message, instant(each.at)) for each in status.conditions],
+        rate_per_hour=_rate(run.price) if run is not None else None,
+        tariff=run.price.tariff if run is not None and run.price.lines else None,
+        hold=str(job.spec.hold),
+        charged=str(status.charged),
+        exit=exit_view(run),
+        result=ResultView(status.result.size, status.result.sha256, status.result.raised) if status.result is not None else None,
+        cancel_requested_at=instant(status.cancel),
+        labels=job.spec.labels,
+    )
+
+
+def brief(view: JobView) -> JobView:
+    """The same without the long texts of its exit, for lists."""
+    return view if view.exit is None else evolve(view, exit=evolve(view.exit, traceback="", log_tail=""))
+
+
+def setup(job: Job) -> str:
+    return job.status.message if job.status.phase is Phase.ALLOCATED else ""
+
+
+def exit_view(run: Run | None) -> ExitView | None:
+    if run is None or run.exit is None:
+        return None
+    said: Exit = run.exit
+    return ExitView(said.kind.value, said.code, said.signal, said.oom, said.message, said.traceback, said.log_tail)
+
+
+def _rate(price: Price) -> str:
+    total = sum((line.rate.fraction for line in price.lines), start=Rate(0).fraction)
+    return hourly(Rate.of(total))

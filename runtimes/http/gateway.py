@@ -1,0 +1,108 @@
+"""`gridweave-gateway`: reads the settings, binds, and serves until SIGTERM."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from typing import Annotated
+
+import structlog
+from cyclopts import App, Parameter
+from rich.console import Console
+
+from ports.errors import GridweaveError
+from runtimes import settings_table
+from runtimes.http.app import create_app
+from runtimes.http.assembly import gateway_services
+from runtimes.http.edge import Edge
+from runtimes.http.server import Server, listen
+from runtimes.http.services import Services
+from runtimes.presence import Presence
+from runtimes.settings import Settings, WrongSettingsError, load
+from runtimes.state import state_folder
+from runtimes.wiring import stop_local_ray
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("gridweave-server")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+app = App(name="gridweave-gateway", help=__doc__, help_format="plaintext", version=_version)
+
+
+@app.default
+def serve(
+    *,
+    demo_fleet: Annotated[str | None, Parameter(help='Imaginary GPUs, as in "2x4xA100-80GB:org,1x2xL4-24GB:provider:acme".')] = None,
+    port: Annotated[int | None, Parameter(help="TCP port, in place of GATEWAY_PORT; 0 takes any free one.")] = None,
+    print_settings: Annotated[bool, Parameter(negative="", help="Show every setting with its source, and exit.")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="", help="With --print-settings: as JSON.")] = False,
+) -> int:
+    """Serve the API of a GPU cluster. Settings come from the environment; --print-settings shows them."""
+    options = {name: str(value) for name, value in (("DEMO_FLEET", demo_fleet), ("GATEWAY_PORT", port)) if value is not None}
+    loaded = load(os.environ, options)
+    if print_settings:
+        if as_json:
+            print(settings_table.as_json(loaded))
+        else:
+            settings_table.as_table(loaded, Console(soft_wrap=not sys.stdout.isatty()))
+        return 0
+    _log()
+    return run(loaded.settings)
+
+
+def run(settings: Settings) -> int:
+    """Bind and serve. Gives the exit code; raises OSError if the address can't be bound."""
+    listener = listen(settings.host, settings.gateway_port)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{listener.getsockname()[1]}"
+    print(f"gridweave-gateway {settings.server_version} listens on {address}", flush=True)
+    own = settings.gateway_url or address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - no bind here
+
+    def make() -> Edge:
+        services: Services = gateway_services(settings, own)
+        return create_app(services)
+
+    presence, first = Presence(state_folder(settings.state_dir)), os.getpid()
+    try:
+        Server(settings, listener, make).run()
+    finally:
+        if os.getpid() == first and presence.leave() and settings.demo:  # the workers leave through here too
+            stop_local_ray(settings)
+    return 0
+
+
+def _log() -> None:
+    """JSON lines on stderr when nobody watches, colours when somebody does."""
+    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    processors: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso"),
+        structlog.processors.format_exc_info if not sys.stderr.isatty() else structlog.processors.StackInfoRenderer(),
+        renderer,
+    ]
+    structlog.configure(processors=processors, logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
+def main() -> int:
+    """Exit codes: 0 stopped as asked, 2 wrong settings, 3 the address is taken, 4 something needed does not answer."""
+    try:
+        return int(app(result_action="return_value") or 0)
+    except WrongSettingsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"The address can't be bound: {error.strerror}. Set GATEWAY_PORT or GATEWAY_HOST, or use --port 0.", file=sys.stderr)
+        return 3
+    except GridweaveError as error:
+        print(error, file=sys.stderr)
+        return 4
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""Which adapter serves which port, decided once, by one setting each. Nothing else names an adapter's class.
+
+Opened in each process after it was forked: database connections and threads do not cross a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from attrs import frozen
+
+from adapters.local.blobs import FolderBlobs
+from adapters.local.clock import SystemClock
+from adapters.local.randomness import SystemRandomness
+from adapters.ray.cluster import AgentSettings, RayCluster
+from adapters.ray.embedded import embedded_cluster, local_ray
+from adapters.ray.package import agent_package
+from adapters.ray.process import DriverProcess
+from adapters.sqlite.credits import SqliteCredits
+from adapters.sqlite.epochs import SqliteEpochs
+from adapters.sqlite.leadership import FileLeadership
+from adapters.sqlite.metering import SqliteMetering
+from adapters.sqlite.nodes import SqliteNodes
+from adapters.sqlite.schema import open_credits, open_gridweave
+from adapters.sqlite.tariffs import SqliteTariffs
+from adapters.sqlite.workloads import SqliteWorkloads
+from core.house import House, Terms
+from ports.cluster import Cluster
+from ports.credits import ISSUE, user_account
+from ports.errors import Conflict
+from ports.leadership import Epochs, Leadership
+from ports.metering import Metering
+from ports.tariffs import Tariff, Tariffs
+from ports.units import Credits, Instant
+from runtimes.batch.host import Host
+from runtimes.demo_fleet import demo_nodes
+from runtimes.settings import Blobs, CreditsBackend, Settings, Store
+from runtimes.state import house_secret, state_folder
+
+DEMO_USER = "demo"
+DEMO_CREDITS = Credits(1_000 * 1_000_000)
+
+
+@frozen
+class Wired:
+    """The ports of one process. secret: of the house. connect: makes the cluster's adapter for one term."""
+
+    house: House
+    leadership: Leadership
+    epochs: Epochs
+    metering: Metering
+    secret: bytes
+    connect: Callable[[], Cluster]
+    _opened: ExitStack
+
+    def host(self, settings: Settings) -> Host:
+        """Scheduler and biller in this process."""
+        return Host(self.house, self.leadership, self.epochs, self.metering, self.connect, _disconnect, settings.billing_tick)
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def wire(settings: Settings, gateway_url: str) -> Wired:
+    """Open everything. Raises NotImplementedError for an adapter that this release does not have, Unavailable, Refused."""
+    _check_choices(settings)
+    folder = state_folder(settings.state_dir)
+    secret = house_secret(folder)
+    clock, opened = SystemClock(), ExitStack()
+    main, money = open_gridweave(folder), open_credits(folder)
+    opened.callback(money.close)
+    opened.callback(main.close)
+    workloads = SqliteWorkloads(main)
+    opened.callback(workloads.close)
+    tariffs, credits = SqliteTariffs(main), SqliteCredits(money, clock)
+    first_tariff(tariffs, settings)
+    if settings.demo:
+        credits.set_plan(DEMO_USER, "paid")
+        credits.post("demo-credits", "grant", {user_account(DEMO_USER): DEMO_CREDITS, ISSUE: -DEMO_CREDITS}, "Credits of the demo")
+    terms = Terms(
+        credits_enabled=settings.credits_enabled,
+        preflight=settings.preflight,
+        setup_bound=settings.setup_bound,
+    )
+    blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
+    house = House(workloads, SqliteNodes(main), credits, tariffs, blobs, clock, SystemRandomness(), terms)
+    leadership = FileLeadership(folder / "scheduler.lock", f"{os.getpid()}-{SystemRandomness().token()[:8]}")
+    return Wired(house, leadership, SqliteEpochs(main), SqliteMetering(money), secret, lambda: connect(settings, secret), opened)
+
+
+def connect(settings: Settings, secret: bytes) -> RayCluster:
+    """The cluster's adapter. Nothing is connected before it is first asked."""
+    folder = settings.state_dir.absolute()
+    if settings.demo:
+        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet))
+    package, agents = agent_package(), AgentSettings(dir=str(folder / "agents"))
+    return RayCluster(DriverProcess(lambda: settings.ray_head_address, package.data), package, agents, secret)
+
+
+def stop_local_ray(settings: Settings) -> None:
+    """End the embedded default's Ray. What runs on it runs on, and is found again by the next start."""
+    local_ray(settings.state_dir.absolute() / "ray").stop()
+
+
+def first_tariff(tariffs: Tariffs, settings: Settings) -> None:
+    """Version 1, from the settings, where no price list was ever published; a later one is an admin's to publish."""
+    if tariffs.history():
+        return
+    try:
+        tariffs.publish(Tariff(1, Instant(0), settings.base_credits.micro, settings.vram_credits.micro))
+    except Conflict:
+        return  # another process was faster, with the same settings
+
+
+def _check_choices(settings: Settings) -> None:
+    later = [
+        f"{name}={chosen.value}"
+        for name, chosen, have in (
+            ("STORE", settings.store, Store.SQLITE),
+            ("BLOBS", settings.blobs, Blobs.FOLDER),
+            ("CREDITS", settings.credits, CreditsBackend.EMBEDDED),
+        )
+        if chosen is not have
+    ]
+    if later:
+        raise NotImplementedError(f"{', '.join(later)}: this release does not have that adapter yet; see the README's status table")
+
+
+def _disconnect(cluster: Cluster) -> None:
+    if isinstance(cluster, RayCluster):
+        cluster.close()

@@ -1,0 +1,74 @@
+"""Loads the function that `FILE.py:FUNC` names.
+
+The file is imported as a module of its own name, with its folder first on sys.path, and travels as one: the node imports it
+too. A file named like a module that every Python has (`random.py`) is sent by value instead, as a script run directly is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from gridweave.errors import Refused
+from gridweave.functions import Function, function_of
+from gridweave.options import Options
+
+
+def load(target: str) -> Function[..., Any]:
+    """The function, decorated. Raises Refused if the file or the function is not there, or the file fails."""
+    path, colon, name = target.rpartition(":")
+    if not colon or not path or not name:
+        raise _refuse(f"{target!r} does not name a function", target, "Write FILE.py:FUNC, such as train.py:main.")
+    file = Path(path)
+    if not file.is_file():
+        raise _refuse(f"There is no file {path!r}", target, "Give the path of a Python file.")
+    module = _imported(file.resolve(), target)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Function):
+        return found
+    if found is None or isinstance(found, type) or not callable(found) or not hasattr(found, "__qualname__"):
+        own = ((key, value) for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__)
+        there = sorted(key for key, value in own if callable(value) and not isinstance(value, type))
+        raise _refuse(f"{path} has no function {name!r}", target, f"It has: {', '.join(there) or 'none'}.")
+    return function_of(found, Options())
+
+
+def _imported(file: Path, target: str) -> ModuleType:
+    sys.path.insert(0, str(file.parent))
+    taken = not file.stem.isidentifier() or file.stem in sys.modules or file.stem in sys.stdlib_module_names
+    name = f"{file.stem}_script" if taken else file.stem
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise _refuse(f"{file.name} is not a Python file", target, "Its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if taken:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        lines = traceback.format_exception(type(error), error, _frames_of(file, error))
+        sys.stderr.write("".join(lines))
+        words = f"{file.name} cannot be imported: {type(error).__name__}: {error}"
+        raise _refuse(words, target, "The traceback above is the file's.") from error
+    return module
+
+
+def _frames_of(file: Path, error: BaseException) -> Any:
+    """The traceback from the user's file on."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != str(file):
+        trace = trace.tb_next
+    return trace
+
+
+def _refuse(message: str, value: str, remedy: str) -> Refused:
+    return Refused(f"{message}.", kind="usage", field="target", value=value, remedy=remedy)

@@ -1,0 +1,267 @@
+"""A real agent process, a small blob server, and what a test needs to run a function through both."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from gridweave_agent.client import AgentClient
+
+AGENT = Path(__file__).parents[3] / "agent"
+TOKEN, TAIL_TOKEN = "command-secret-canary", "tail-secret-canary"
+GPUS = [{"index": n, "model": "A100-80GB", "vendor": "nvidia", "total_mib": 81_920, "uuid": ""} for n in range(2)]
+
+
+class Blobs:
+    """Blobs in memory over HTTP. `refuse`: statuses to answer the next uploads with. `form`: of the last POST."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, bytes] = {}
+        self.refuse: list[int] = []
+        self.form = b""
+        self.uploads: list[str] = []
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    def readable(self, data: bytes) -> dict[str, object]:
+        """A grant to read these bytes."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.stored[f"in/{digest}"] = data
+        url = f"{self.url}/in/{digest}"
+        return {
+            "method": "GET",
+            "url": url,
+            "prefix": "",
+            "max_size": 1 << 30,
+            "expires_ms": 0,
+            "fields": {},
+            "sha256": digest,
+            "size": len(data),
+        }
+
+    def writable(self, run: str, **changes: object) -> dict[str, object]:
+        prefix = f"jobs/{run}/"
+        grant = {"method": "PUT", "url": f"{self.url}/{prefix}{{name}}?sig=grant-canary", "prefix": prefix, "max_size": 1 << 30}
+        return {**grant, "expires_ms": int(time.time() * 1000) + 600_000, "fields": {}, **changes}
+
+    def _handler(blobs) -> type[http.server.BaseHTTPRequestHandler]:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                data = blobs.stored.get(self.path[1:])
+                self.send_response(200 if data is not None else 404)
+                self.send_header("Content-Length", str(len(data or b"")))
+                self.end_headers()
+                self.wfile.write(data or b"")
+
+            def do_PUT(self) -> None:
+                self._store(self.path[1:].partition("?")[0])
+
+            def do_POST(self) -> None:
+                self._store(self.path[1:])
+
+            def _store(self, key: str) -> None:
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                status = blobs.refuse.pop(0) if blobs.refuse else 201
+                blobs.uploads.append(key)
+                if status == 201:
+                    blobs.stored[key] = data
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        return Handler
+
+
+class Node:
+    """An agent in a process of its own, on a folder that outlives it."""
+
+    def __init__(self, folder: Path, blobs: Blobs, **config: object) -> None:
+        self.folder, self.blobs = folder, blobs
+        self.config = {
+            "node": "n1",
+            "dir": str(folder / "node"),
+            "token": TOKEN,
+            "tail_token": TAIL_TOKEN,
+            "gpus": GPUS,
+            "chunk_age_ms": 100,
+            "upload_retry_ms": 20,
+            "heartbeat_ms": 100,
+            **config,
+        }
+        self.environ: dict[str, str] = {
+            "AWS_SECRET_ACCESS_KEY": "aws-canary",
+            "RAY_AUTH_TOKEN": "ray-canary",
+            "PLATFORM_TOKEN": "platform-canary",
+        }
+        self.process: subprocess.Popen[str] | None = None
+        self.epoch = 1
+        self.jobs = 0
+
+    def start(self) -> Node:
+        path = self.folder / "config.json"
+        path.write_text(json.dumps(self.config))
+        environ = {**os.environ, **self.environ, "PYTHONPATH": str(AGENT)}
+        errors = open(self.folder / "agent.err", "ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gridweave_agent", str(path)], env=environ, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        errors.close()
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, (self.folder / "agent.err").read_text()
+        self.info = json.loads(line)
+        self.client = AgentClient(self.info["address"], TOKEN, deadline_s=60)
+        self.hello = self.client.hello(self.epoch)
+        return self
+
+    def end(self, how: int = signal.SIGKILL) -> None:
+        if self.process is not None:
+            self.client.close()
+            self.process.send_signal(how)
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.process = None
+
+    def restart(self) -> Node:
+        self.end()
+        return self.start()
+
+    def close(self) -> None:
+        """End every run, then the agent."""
+        if self.process is not None:
+            live = [run["run"] for run in self.client.reports()["reports"] if run["state"] != "gone"]  # type: ignore[union-attr]
+            for run in live:
+                self.ask("kill", run, grace_ms=0)
+            for run in live:
+                self.until(run, lambda report: report["state"] == "gone")
+        self.end(signal.SIGTERM)
+
+    def ask(self, kind: str, run: str, **fields: object) -> dict[str, Any]:
+        return self.client.commands(self.epoch, [{"kind": kind, "run": run, **fields}])[0]
+
+    def report(self, run: str) -> dict[str, Any]:
+        return next(each for each in self.client.reports()["reports"] if each["run"] == run)  # type: ignore[union-attr]
+
+    def until(self, run: str, good: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The first report that is good. A test's own time-out is the bound."""
+        cursor = ""
+        while True:
+            answer = self.client.reports(cursor, 20_000)
+            cursor = str(answer["cursor"])
+            for report in answer["reports"]:  # type: ignore[attr-defined]
+                if report["run"] == run and good(report):
+                    return dict(report)
+
+    def prepared(self, function: object, args: tuple[object, ...] = (), **fields: Any) -> dict[str, Any]:
+        """A prepare command; `inputs` are added to, other fields replaced."""
+        self.jobs += 1
+        run = fields.pop("run", f"job{self.jobs}/1")
+        raw = function if isinstance(function, bytes) else cloudpickle.dumps(function)
+        inputs = {"function": self.blobs.readable(raw), "args": self.blobs.readable(cloudpickle.dumps((args, {})))}
+        return {
+            "kind": "prepare",
+            "run": run,
+            "user": "u",
+            "name": "f",
+            "slots": [{"gpu": 0, "mib": 8192}],
+            "gpu_totals": [81_920],
+            "env": {},
+            "output": self.blobs.writable(run),
+            "setup_bound_ms": 60_000,
+            **fields,
+            "inputs": {**inputs, **fields.get("inputs", {})},
+        }
+
+    def launch(self, function: object, args: tuple[object, ...] = (), max_runtime_ms: int | None = None, **fields: Any) -> str:
+        """Prepare a run, wait until it is ready, and let it go."""
+        command = self.prepared(function, args, **fields)
+        assert self.client.commands(self.epoch, [command])[0] == {"ok": True, "known": True, "error": ""}
+        report = self.until(command["run"], lambda report: report["state"] in ("ready", "gone"))
+        assert report["state"] == "ready", report
+        assert self.ask("go", command["run"], max_runtime_ms=max_runtime_ms)["ok"]
+        return str(command["run"])
+
+    def gone(self, run: str) -> dict[str, Any]:
+        return self.until(run, lambda report: report["state"] == "gone")
+
+    def run(self, function: object, args: tuple[object, ...] = (), **fields: Any) -> dict[str, Any]:
+        """The report of a run that is over."""
+        return self.gone(self.launch(function, args, **fields))
+
+    def result(self, run: str) -> Any:
+        """What a run returned, or the dict of what it raised; taken from the blob store."""
+        self.until(run, lambda report: report["stored"])
+        return pickle.loads(self.blobs.stored[f"jobs/{run}/result"])
+
+    def value(self, function: object, args: tuple[object, ...] = (), **fields: Any) -> Any:
+        """What the function returns when it is run there."""
+        report = self.run(function, args, **fields)
+        assert report["exit"]["kind"] == "Returned", report
+        return self.result(report["run"])
+
+    def log(self, run: str) -> bytes:
+        """All of a log, followed to its end."""
+        data = b""
+        while True:
+            piece = self.client.log(run, len(data), wait_ms=20_000)
+            assert piece is not None
+            data += piece.data
+            if piece.complete:
+                return data
+
+
+@pytest.fixture
+def blobs() -> Iterator[Blobs]:
+    blobs = Blobs()
+    yield blobs
+    blobs.close()
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, blobs: Blobs) -> Iterator[Callable[..., Node]]:
+    nodes: list[Node] = []
+
+    def make(**config: object) -> Node:
+        folder = tmp_path / f"n{len(nodes)}"
+        folder.mkdir()
+        nodes.append(Node(folder, blobs, **config).start())
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    return make_node()
+
+
+@pytest.fixture(params=["namespace", "subreaper"])
+def either(request: pytest.FixtureRequest, make_node: Callable[..., Node]) -> Node:
+    """A node for each way of ending a run whole."""
+    return make_node(isolation=request.param)
