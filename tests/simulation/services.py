@@ -188,5 +188,3 @@ class SimMetering:
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-

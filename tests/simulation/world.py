@@ -12,12 +12,13 @@ from core.house import House, Terms
 from core.inventory import Fleet, fold
 from core.jobs import cancel
 from core.names import job_id, upload_key
+from core.nodes import NodeChange, declare
 from core.schedule import Scheduler
 from core.submit import Submission, submit
 from core.tick import tick
 from ports.credits import ISSUE, user_account
 from ports.errors import Conflict, Refused, Unavailable
-from ports.nodes import Gpu, NodeRecord
+from ports.nodes import Gpu
 from ports.tariffs import Splits, Tariff
 from ports.units import Credits, Instant, Mib, Span
 from ports.workloads import TERMINAL, Ask, BlobRef, ConditionStatus, Environment, Job
@@ -405,14 +406,13 @@ class World:
             return f"{what}: {error}"
         return what
 
-    def _spec(self, name: str, **spec: object) -> str:
-        """What an operator sets."""
-        record = self.records.get(name) or NodeRecord(name)
-        self.records.put_spec(evolve(record, spec=evolve(record.spec, **spec)))
-        return f"{name} {spec}"
+    def _declare(self, change: NodeChange) -> str:
+        with self.faults.operation():
+            declare(evolve(self.house, nodes=self.records), change)
+        return str(change)
 
     def _drain(self, action: Action) -> str:
-        return self._spec(self._name(action), drain=action.b % 2 == 0)
+        return self._declare(NodeChange(self._name(action), drain=action.b % 2 == 0))
 
     def _gone(self, action: Action) -> str:
         """An admin declares a machine gone: he has seen to it that it is off."""
@@ -420,12 +420,12 @@ class World:
         if machine.powered:
             return ""
         self.truth.declared.add(machine.name)
-        return self._spec(machine.name, gone=True)
+        return self._declare(NodeChange(machine.name, gone=True))
 
     def _owner(self, action: Action) -> str:
         """An operator says whose a machine is; with a label that says the same it changes nothing."""
         machine = self.machines[self._name(action)]
-        return self._spec(machine.name, owner=machine.label_owner if action.b % 4 else "")
+        return self._declare(NodeChange(machine.name, owner=machine.label_owner if action.b % 4 else ""))
 
     # ------------------------------------------------------------ afterwards
 
@@ -442,7 +442,7 @@ class World:
             machine.connected = True
             machine.power_on()
             machine.start_agent()
-            self._spec(machine.name, gone=False, drain=False, owner="")
+            self._declare(NodeChange(machine.name, "", False, False))
         if self.process is None:
             self._begin(None)
 
@@ -465,5 +465,3 @@ class World:
         self.clock.ms += 1_000
         if self._tell is not None:
             self._tell(f" rest {self.clock.ms / 1000:>8.1f}s {said}")
-
-
