@@ -85,10 +85,6 @@ def _returned(status: JobStatus) -> bool:
     return how is not None and how.kind is ExitKind.RETURNED
 
 
-def never_ran(message: str) -> Exit:
-    return Exit(ExitKind.NEVER_RAN, message=message)
-
-
 def closed(status: JobStatus, charged: Credits, now: Instant, billed: bool, alarm: str = "") -> JobStatus:
     """Everything is settled: the terminal phase. alarm: why the final charge was refused, "" if it was not."""
     reason = "Posted" if billed else "NotBilled"

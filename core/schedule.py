@@ -26,7 +26,7 @@ from core.queue import Closed, Queue, Turn, narrowed, shape_of
 from core.roster import Roster
 from core.talks import PATIENCE, Talks
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports
-from ports.errors import Conflict, NotFound, Refused, Unavailable
+from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
 from ports.units import Span
 from ports.workloads import TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, RunId, RunState
 
@@ -202,8 +202,6 @@ class Scheduler:
 
     def _take_step(self, job: Job) -> None:
         step = next_step.next_step(job, self._views(job), self._house.clock.now(), self._house.terms)
-        if job.id in self._bookings.homeless:
-            step = next_step.Requeue(lifecycle.never_ran(_HOMELESS), _HOMELESS)
         match step:
             case next_step.Wait():
                 pass
@@ -332,7 +330,10 @@ class Scheduler:
         return written
 
     def _take(self, job: Job) -> None:
-        """Note an object as it is stored now."""
+        """Note an object as it is stored now. Raises StaleEpoch if a newer term has placed it."""
+        newest = max((run.epoch for run in job.status.runs), default=0)
+        if newest > self.epoch:
+            raise StaleEpoch(f"{job.id} was placed by a newer term.", newest=newest)
         known = self._jobs.get(job.id)
         if known is not None and known.uid != job.uid:
             self._drop(job.id)
@@ -390,7 +391,8 @@ class Scheduler:
             talk, view = self._talks.about(name, run.id), self.roster.view(name, run.id)
             old = talk.granted is None or now - talk.granted >= Span(life.ms // 2)
             failed = view.report is not None and bool(view.report.stored_error)
-            views[name] = evolve(view, absent=talk.absent, refused=talk.refused, stale=old or failed)
+            refused = _HOMELESS if job.id in self._bookings.homeless else talk.refused
+            views[name] = evolve(view, absent=talk.absent, refused=refused, stale=old or failed)
         return views
 
     # ------------------------------------------------------------ commands
@@ -421,7 +423,7 @@ class Scheduler:
                 self._orphans.add(node.name, run)
 
 
-_HOMELESS = "Its booking was made by an earlier term, and its slots are taken."
+_HOMELESS = "its booking was made by an earlier term, and its slots are taken."
 
 
 def _run_id(job: Job) -> RunId:

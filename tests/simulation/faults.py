@@ -82,7 +82,7 @@ class Operation:
 
 @define
 class Faults:
-    """down: services that answer nothing now. late: writes that will still land. log: of I/O with a fault, for the trace."""
+    """down: services that answer nothing now. late: writes that will still land. log: of writes and broken I/O, for the trace."""
 
     down: set[str] = field(factory=set)
     late: list[tuple[str, Callable[[], Any]]] = field(factory=list)
@@ -101,7 +101,7 @@ class Faults:
         return effect()
 
     def _break(self, now: Operation, mode: Mode, what: str, effect: Callable[[], Any]) -> None:
-        self.log.append(f"{what}: {mode}")
+        self.log.append(f"! {what}: {mode}")
         self.points[what] = self.points.get(what, 0) + 1
         if mode is Mode.PAUSE:
             if now.paused is not None:

@@ -111,9 +111,14 @@ class World:
         said = getattr(self, f"_{action.kind}")(action) or ""
         for machine in self.machines.values():
             machine.watch_silence()
+        self._say(f"{self.steps:>5}", f"{action}  {said}")
+
+    def _say(self, what: str, said: str) -> None:
+        """A line of the trace, and under it what was written and what was broken."""
+        log, self.faults.log = self.faults.log, []
         if self._tell is not None:
-            broken, self.faults.log = "".join(f" !{each}" for each in self.faults.log), []
-            self._tell(f"{self.steps:>5} {self.clock.ms / 1000:>8.1f}s {action}{broken}  {said}")
+            for line in (f"{what} {self.clock.ms / 1000:>8.1f}s {said}", *(f"{'':>16}{each}" for each in log)):
+                self._tell(line)
 
     def _as(self, process: Process | None, fault: Fault | None, act: Callable[[], object]) -> str:
         """One operation of a process (None: of a gateway or biller), with its fault."""
@@ -446,6 +451,12 @@ class World:
         if self.process is None:
             self._begin(None)
 
+    def cancel_hopeless(self) -> None:
+        """Users give up what was submitted before the fleet was known, and which no machine can hold."""
+        for job in self.live_jobs():
+            if "No node that is here" in job.status.waiting:
+                cancel(self.house, Caller(job.spec.user), job.id)
+
     def end(self) -> None:
         """Leave no thread behind."""
         while self.paused:
@@ -463,5 +474,4 @@ class World:
             self._settle(Action("settle"))
         self._tick(Action("tick"))
         self.clock.ms += 1_000
-        if self._tell is not None:
-            self._tell(f" rest {self.clock.ms / 1000:>8.1f}s {said}")
+        self._say(" rest", said)
