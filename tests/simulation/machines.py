@@ -242,6 +242,8 @@ class Machine:
                 self._mark(run)
         elif run.state is ReportState.READY:
             self._end(run, Exit(ExitKind.NEVER_RAN, message="It was ended on request."))
+        elif not run.killed and option % 3:
+            return f"{run.id} goes on"
         elif run.killed and option % 4:
             self._end(run, Exit(ExitKind.KILLED, signal="SIGTERM"))
         elif run.limit is not None and self._clock.ms - run.go_at > run.limit:
