@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from core.callers import Caller, Plan
 from core.house import Terms
@@ -52,17 +53,17 @@ class Stage(World):
             self.blobs.put(upload_key(name, digest(data)), [data])
         return Caller(name, plan=plan)
 
-    def request(self, gb: int = 8, key: str = "", body: str = "body", **ask: object) -> Submission:
+    def request(self, gb: int = 8, key: str = "", body: str = "body", **ask: Any) -> Submission:
         self.keys += 1
         function, args = (BlobRef(digest(data), len(data)) for data in (FUNCTION, ARGS))
-        wanted = Ask(Mib(gb * GB), **ask)  # type: ignore[arg-type]
+        wanted = Ask(Mib(gb * GB), **ask)
         return Submission("work", wanted, function, args, None, Environment(), None, {}, "3.11.2", "3.1.0", key or f"key-{self.keys}", body)
 
     def hand_in(self, caller: Caller, request: Submission) -> Submitted:
         """Raises what submit raises."""
         return submit(self.house, caller, request, self.fleet())
 
-    def submitted(self, gb: int = 8, caller: Caller | None = None, **ask: object) -> str:
+    def submitted(self, gb: int = 8, caller: Caller | None = None, **ask: Any) -> str:
         """A new job's id. By ann, who has credits, unless told."""
         return self.hand_in(caller or Caller("ann"), self.request(gb, **ask)).job.id
 
@@ -94,7 +95,7 @@ class Stage(World):
         waiting = [run for run in machine.runs.values() if machine._may_work(run)]
         return waiting.index(list(machine.runs.values())[index])
 
-    def running(self, gb: int = 8, caller: Caller | None = None, **ask: object) -> str:
+    def running(self, gb: int = 8, caller: Caller | None = None, **ask: Any) -> str:
         """A new job whose user code runs."""
         made = self.submitted(gb, caller, **ask)
         self.rounds(2)
