@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from gridweave_agent import hygiene, inner, isolation, runner
+from gridweave_agent import farewell, hygiene, inner, isolation, runner
 from gridweave_agent.rundir import RunDir, read_json, write_json
 from gridweave_agent.watch import Pipe, Pipes, Watch
 
@@ -114,4 +114,8 @@ def _become_user(launch: dict[str, object], go: int, log: int, frames: int) -> C
         low = fd + 1
     os.closerange(low, 65_536)
     hygiene.reset_signals()
-    return partial(runner.run, launch, go, frames)
+    return partial(_user, launch, go, frames)
+
+
+def _user(launch: dict[str, object], go: int, frames: int) -> None:
+    farewell.leave(runner.run(launch, go, frames))

@@ -30,7 +30,7 @@ MAX_REQUEST = 65_536
 
 BOOT = (
     "import sys; sys.path[:] = [p for p in sys.path if p]; sys.path.insert(0, sys.argv[1]); "
-    "from gridweave_agent import zygote; sys.exit(zygote.main(*sys.argv[1:])())"
+    "from gridweave_agent import zygote; zygote.main(*sys.argv[1:])()"
 )
 
 

@@ -64,7 +64,9 @@ class Blobs:
         grant = {"method": "PUT", "url": f"{self.url}/{prefix}{{name}}?sig=grant-canary", "prefix": prefix, "max_size": 1 << 30}
         return {**grant, "expires_ms": int(time.time() * 1000) + 600_000, "fields": {}, **changes}
 
-    def _handler(blobs) -> type[http.server.BaseHTTPRequestHandler]:
+    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        blobs = self
+
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 data = blobs.stored.get(self.path[1:])
@@ -124,11 +126,10 @@ class Node:
         path = self.folder / "config.json"
         path.write_text(json.dumps(self.config))
         environ = {**os.environ, **self.environ, "PYTHONPATH": str(AGENT)}
-        errors = open(self.folder / "agent.err", "ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gridweave_agent", str(path)], env=environ, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-        errors.close()
+        with open(self.folder / "agent.err", "ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gridweave_agent", str(path)], env=environ, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, (self.folder / "agent.err").read_text()
@@ -215,7 +216,7 @@ class Node:
     def result(self, run: str) -> Any:
         """What a run returned, or the dict of what it raised; taken from the blob store."""
         self.until(run, lambda report: report["stored"])
-        return pickle.loads(self.blobs.stored[f"jobs/{run}/result"])
+        return pickle.loads(self.blobs.stored[f"jobs/{run}/result"])  # noqa: S301  what this very test made
 
     def value(self, function: object, args: tuple[object, ...] = (), **fields: Any) -> Any:
         """What the function returns when it is run there."""
@@ -232,6 +233,13 @@ class Node:
             data += piece.data
             if piece.complete:
                 return data
+
+
+def script(source: str) -> dict[str, Any]:
+    """The names of a user's script, as cloudpickle sees them: defined in `__main__`, and so pickled by value."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(source, names)  # noqa: S102  the test's own text
+    return names
 
 
 @pytest.fixture
