@@ -11,7 +11,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
-_WORD = 256
+_BITS = 8  # of the amount, within a word
+_LOW = (1 << _BITS) - 1
 _SLACK = 32  # stale entries that a heap may have before it is worth sweeping
 
 
@@ -50,63 +51,59 @@ class Buckets(Generic[G]):
         heap = self._heaps.get(offer)
         if heap is None:
             heap = self._heaps[offer] = _Heap()
-            high = offer // _WORD
-            word = self._words.get(high, 0)
-            if not word:
+            high = offer >> _BITS
+            if high in self._words:
+                self._words[high] |= 1 << (offer & _LOW)
+            else:
+                self._words[high] = 1 << (offer & _LOW)
                 self._top |= 1 << high
-            self._words[high] = word | 1 << offer % _WORD
         heappush(heap, entry)
         if len(heap) > heap.limit:
             _sweep(heap, offer)
 
-    def first(self, need: int) -> Entry[G] | None:
-        """The entry with the least offer of at least `need`; among equals the first by name and index."""
-        while (offer := self._at_least(need)) is not None:
-            if (entry := self._live(offer)) is not None:
-                return entry
-        return None
+    def first(self, need: int) -> G | None:
+        """The GPU with the least offer of at least `need`; among equals the first by name and index."""
+        words = self._words
+        while True:
+            high = need >> _BITS
+            word = words[high] >> (need & _LOW) if high in words else 0
+            if not word:
+                tops = self._top >> high + 1
+                if not tops:
+                    return None
+                high += (tops & -tops).bit_length()
+                need = high << _BITS
+                word = words[high]
+            need += (word & -word).bit_length() - 1
+            heap = self._heaps[need]
+            while heap:
+                gpu = heap[0][3]
+                if gpu.offer == need:
+                    return gpu
+                heappop(heap)
+            self._drop(need)
 
     def greatest(self) -> int:
         """The greatest amount that is offered, 0 if nothing is."""
         while self._top:
             high = self._top.bit_length() - 1
-            offer = high * _WORD + self._words[high].bit_length() - 1
-            if self._live(offer) is not None:
-                return offer
+            offer = (high << _BITS) + self._words[high].bit_length() - 1
+            heap = self._heaps[offer]
+            while heap:
+                if heap[0][3].offer == offer:
+                    return offer
+                heappop(heap)
+            self._drop(offer)
         return 0
 
-    def _at_least(self, need: int) -> int | None:
-        high = need // _WORD
-        word = self._words.get(high, 0) >> need % _WORD
-        if word:
-            return need + (word & -word).bit_length() - 1
-        words = self._top >> high + 1
-        if not words:
-            return None
-        high += (words & -words).bit_length()
-        word = self._words[high]
-        return high * _WORD + (word & -word).bit_length() - 1
-
-    def _live(self, offer: int) -> Entry[G] | None:
-        """The first entry of a bucket that is not stale; an empty bucket is dropped."""
-        heap = self._heaps[offer]
-        while heap:
-            entry = heap[0]
-            if entry[3].offer == offer:
-                return entry
-            heappop(heap)
-        self._drop(offer)
-        return None
-
     def _drop(self, offer: int) -> None:
+        """Forget an empty bucket."""
         del self._heaps[offer]
-        high = offer // _WORD
-        word = self._words[high] & ~(1 << offer % _WORD)
-        if word:
-            self._words[high] = word
-        else:
+        high = offer >> _BITS
+        self._words[high] ^= 1 << (offer & _LOW)
+        if not self._words[high]:
             del self._words[high]
-            self._top &= ~(1 << high)
+            self._top ^= 1 << high
 
 
 def _sweep(heap: _Heap[G], offer: int) -> None:

@@ -29,7 +29,6 @@ __all__ = ["NoRoom", "VramLedger"]
 _BACKLOG = 8  # nodes whose rooms may be out of date before a booking has to bring one up to date
 
 Shape = tuple[tuple[str, str, int], ...]
-_Key = tuple[str, str | None, str | None, bool, int]
 
 
 class VramLedger:
@@ -41,8 +40,8 @@ class VramLedger:
         self._quarantine: dict[str, dict[tuple[str, int], int]] = {}
         self._shapes: dict[str, dict[Shape, int]] = {}  # per owner, and of all providers: how many nodes of each shape
         self._members: dict[str, dict[str, NodeState]] = {}  # likewise: the nodes
-        self._single: dict[_Key, GpuIndex] = {}
-        self._several: dict[_Key, RoomIndex] = {}
+        self._single: dict[tuple[str, str | None, str | None, bool], GpuIndex] = {}
+        self._several: dict[tuple[str, str | None, str | None, bool, int], RoomIndex] = {}
         self._outdated: dict[NodeState, None] = {}  # nodes whose rooms have changed
         self._views: dict[str, NodeView] = {}
         self._classes: frozenset[GpuClass] | None = None  # None: to be told anew
@@ -115,9 +114,9 @@ class VramLedger:
             raise Invalid(f"Run {run} is in quarantine.", "run", "A new attempt has an id of its own.", run)
         if len(self._outdated) > _BACKLOG:
             self._refresh(next(iter(self._outdated)))
-        closest = 0
+        one, closest = ask.gpus == 1 == ask.workers, 0
         for pool in pools:
-            found = self._gang(ask, pool)
+            found = self._one(ask, pool) if one else self._gang(ask, pool)
             if not isinstance(found, int):
                 self._bookings[run] = found
                 return found
@@ -236,36 +235,36 @@ class VramLedger:
 
     # ------------------------------------------------------------ inside: choosing
 
+    def _one(self, ask: Ask, pool: Pool) -> Placement | int:
+        """Book one GPU in one pool; or, with nothing booked, the MiB that came closest."""
+        gpu = self._tightest(ask, pool)
+        return gpu if isinstance(gpu, int) else (self._book(gpu, ask),)
+
     def _gang(self, ask: Ask, pool: Pool) -> Placement | int:
-        """Book a placement in one pool; or, with nothing booked, the MiB per GPU that came closest."""
-        if ask.workers == 1:
-            chosen = self._worker(ask, pool)
-            return chosen if isinstance(chosen, int) else self._book(chosen, ask)
+        """Book all workers in one pool; or, with nothing booked, the MiB per GPU that came closest."""
         placed: list[GpuState] = []
-        slots: Placement = ()
-        closest = 0
+        slots: list[Slot] = []
         for _ in range(ask.workers):
             chosen = self._worker(ask, pool)
             if isinstance(chosen, int):
-                closest = chosen
-                break
-            slots += self._book(chosen, ask)
+                for gpu, slot in zip(placed, slots, strict=True):
+                    self._use(gpu, -slot.mib.n)
+                return chosen
             for gpu in chosen:
+                slots.append(self._book(gpu, ask))
                 gpu.offer = -1  # a gang's workers share no GPU
             placed += chosen
-        failed = len(placed) < ask.workers * ask.gpus
-        for gpu, slot in zip(placed, slots, strict=True):
-            self._use(gpu, -slot.mib.n if failed else 0)
-        return closest if failed else slots
+        for gpu in placed:
+            gpu.open()
+            if gpu.node.groups:
+                self._outdated[gpu.node] = None
+        return tuple(slots)
 
     def _worker(self, ask: Ask, pool: Pool) -> list[GpuState] | int:
         """The GPUs of one worker; or the MiB per GPU that came closest."""
         if ask.gpus == 1:
-            index = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive, 1)) or self._make_single(pool, ask)
-            if index is None:
-                return 0
-            entry = index.buckets.first(ask.mib.n)
-            return index.buckets.greatest() if entry is None else [entry[3]]
+            gpu = self._tightest(ask, pool)
+            return gpu if isinstance(gpu, int) else [gpu]
         several = self._several.get((pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus)) or self._make_several(pool, ask)
         if several is None:
             return 0
@@ -273,11 +272,17 @@ class VramLedger:
         node = several.rooms.best(ask.mib.n)
         return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
 
+    def _tightest(self, ask: Ask, pool: Pool) -> GpuState | int:
+        single = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive)) or self._make_single(pool, ask)
+        if single is None:
+            return 0
+        return single.buckets.first(ask.mib.n) or single.buckets.greatest()
+
     def _make_single(self, pool: Pool, ask: Ask) -> GpuIndex | None:
         if not self._capacity(Ask(ask.mib, model=ask.model, vendor=ask.vendor), pool):
             return None
         made = GpuIndex(Kind(pool, ask), self._members[pool.owners].values())
-        self._single[pool.owners, ask.model, ask.vendor, ask.exclusive, 1] = made
+        self._single[pool.owners, ask.model, ask.vendor, ask.exclusive] = made
         return made
 
     def _make_several(self, pool: Pool, ask: Ask) -> RoomIndex | None:
@@ -301,13 +306,10 @@ class VramLedger:
 
     # ------------------------------------------------------------ inside: booking
 
-    def _book(self, gpus: list[GpuState], ask: Ask) -> Placement:
-        placed = []
-        for gpu in gpus:
-            mib = Mib(gpu.total) if ask.exclusive else ask.mib
-            placed.append(Slot(gpu.node.name, gpu.index, mib))
-            self._use(gpu, mib.n)
-        return tuple(placed)
+    def _book(self, gpu: GpuState, ask: Ask) -> Slot:
+        mib = gpu.spec.total if ask.exclusive and gpu.spec is not None else ask.mib
+        self._use(gpu, mib.n)
+        return Slot(gpu.node.name, gpu.index, mib)
 
     def _use(self, gpu: GpuState, booked: int, quarantined: int = 0) -> None:
         """The one place where an amount changes."""
@@ -327,7 +329,7 @@ class VramLedger:
         if not node.drain:
             gpu.open()
         self._unseen.add(node)
-        if node.rooms:
+        if node.groups:
             self._outdated[node] = None
 
     def _refresh_all(self) -> None:
@@ -335,8 +337,8 @@ class VramLedger:
             self._refresh(next(iter(self._outdated)))
 
     def _refresh(self, node: NodeState) -> None:
-        for index in node.rooms:
-            index.refresh(node)
+        for group in node.groups:
+            group.refresh(node)
         del self._outdated[node]
 
     # ------------------------------------------------------------ inside: nodes
@@ -369,9 +371,9 @@ class VramLedger:
     def _leave(self, node: NodeState) -> None:
         """Take a node out of every index; its GPUs close."""
         self._classes = None
-        for index in node.rooms:
-            index.leave(node)
-        node.rooms.clear()
+        for watched in node.groups:
+            watched.leave(node)
+        node.groups.clear()
         self._outdated.pop(node, None)
         for group in _groups(node.owner):
             del self._members[group][node.name]

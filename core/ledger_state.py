@@ -47,11 +47,12 @@ class GpuState:
         """Offer what is free."""
         self.offer = free = self.free
         if free:
+            entry = self.entry
             for buckets in self.buckets:
-                buckets.put(self.entry, free)
+                buckets.put(entry, free)
             if free == self.total:
                 for buckets in self.idles:
-                    buckets.put(self.entry, free)
+                    buckets.put(entry, free)
 
     def view(self) -> GpuView:
         assert self.spec is not None  # noqa: S101 - only GPUs that the node has are shown
@@ -61,13 +62,13 @@ class GpuState:
 class NodeState:
     """One node. present: False if it has left and something is still booked on it. free: sum over its GPUs, in MiB."""
 
-    __slots__ = ("drain", "free", "gpus", "name", "owner", "present", "rooms")
+    __slots__ = ("drain", "free", "gpus", "groups", "name", "owner", "present")
 
     def __init__(self, name: str) -> None:
         self.name, self.owner, self.drain, self.present = name, "", True, False
         self.gpus: dict[int, GpuState] = {}
         self.free = 0
-        self.rooms: list[RoomIndex] = []
+        self.groups: list[Group] = []
 
     @property
     def shape(self) -> tuple[tuple[str, str, int], ...]:
@@ -125,33 +126,53 @@ class RoomIndex:
             self.join(node)
 
     def join(self, node: NodeState) -> None:
-        if len(self.kind.of(node)) >= self.gpus:
-            node.rooms.append(self)
-            self.refresh(node)
-
-    def refresh(self, node: NodeState) -> None:
-        """Take in what the node offers now."""
-        self.rooms.put(node, node.name, self._rooms(node))
-
-    def leave(self, node: NodeState) -> None:
-        self.rooms.put(node, node.name, ())
+        members = self.kind.of(node)
+        if len(members) >= self.gpus:
+            group = next((each for each in node.groups if each.members == members), None)
+            if group is None:
+                group = Group(members)
+                node.groups.append(group)
+            (group.exclusive if self.kind.exclusive else group.shared).append(self)
+            group.refresh(node)
 
     def choose(self, node: NodeState, mib: int) -> list[GpuState]:
         """The GPUs of that node that a worker gets."""
-        offers = sorted((gpu.offer, gpu.index) for gpu in self._offering(node) if gpu.offer >= mib)
-        return [node.gpus[index] for _, index in offers[: self.gpus]]
+        exclusive = self.kind.exclusive
+        offers = [(gpu.offer, gpu.index) for gpu in self.kind.of(node) if gpu.offer >= mib and (gpu.offer == gpu.total or not exclusive)]
+        return [node.gpus[index] for _, index in sorted(offers)[: self.gpus]]
 
-    def _offering(self, node: NodeState) -> list[GpuState]:
-        if self.kind.exclusive:
-            return [gpu for gpu in self.kind.of(node) if 0 < gpu.offer == gpu.total]
-        return [gpu for gpu in self.kind.of(node) if gpu.offer > 0]
 
-    def _rooms(self, node: NodeState) -> tuple[Room, ...]:
-        offers = sorted(gpu.offer for gpu in self._offering(node))
-        k, last = self.gpus, len(offers) - self.gpus
-        if last < 0:
-            return ()
-        if not self.kind.exclusive:
-            return (Room(offers[last], 0, node.free),)
-        starts = [at for at in range(last + 1) if at == 0 or offers[at] != offers[at - 1]]
-        return tuple(Room(offers[at], takes := sum(offers[at : at + k]), node.free - takes) for at in starts)
+class Group:
+    """GPUs of a node that several indexes look at: their offers are gathered once for all of them."""
+
+    __slots__ = ("exclusive", "members", "shared")
+
+    def __init__(self, members: list[GpuState]) -> None:
+        self.members = members
+        self.shared: list[RoomIndex] = []
+        self.exclusive: list[RoomIndex] = []
+
+    def refresh(self, node: NodeState) -> None:
+        """Tell the indexes what the node offers now."""
+        free, name = node.free, node.name
+        if self.shared:
+            offers = sorted([gpu.offer for gpu in self.members if gpu.offer > 0])
+            for index in self.shared:
+                fits = len(offers) >= index.gpus
+                index.rooms.put(node, name, ((offers[-index.gpus], 0, free),) if fits else ())
+        if self.exclusive:
+            idle = sorted([gpu.total for gpu in self.members if gpu.offer == gpu.total])
+            for index in self.exclusive:
+                index.rooms.put(node, name, _idle_rooms(idle, index.gpus, free) if len(idle) >= index.gpus else ())
+
+    def leave(self, node: NodeState) -> None:
+        for index in (*self.shared, *self.exclusive):
+            index.rooms.put(node, node.name, ())
+
+
+def _idle_rooms(idle: list[int], gpus: int, free: int) -> tuple[Room, ...]:
+    """One room for each size of idle GPU that a worker may have to start from."""
+    if idle[0] == idle[-1]:
+        return ((idle[0], idle[0] * gpus, free - idle[0] * gpus),)
+    starts = [at for at in range(len(idle) - gpus + 1) if at == 0 or idle[at] != idle[at - 1]]
+    return tuple((idle[at], takes := sum(idle[at : at + gpus]), free - takes) for at in starts)
