@@ -284,10 +284,13 @@ def load(environment: Mapping[str, str], options: Mapping[str, str] | None = Non
     loaders = [_Given("demo", demo), _Given("environment", environment), _Given("command line", given)]
     settings = ts.load_settings(Settings, loaders, processors=[check], converter=converter)
     broken = {error.field for error in check.wrong}
-    wrong = [*check.wrong, *(error for error in contradictions(settings) if error.field not in broken)]
+    wrong = [*check.wrong, *(error for error in contradictions(settings) if not broken & {error.field, _BASED_ON.get(error.field)})]
     if wrong:
         raise WrongSettingsError(wrong)
     return Loaded(settings, check.sources)
+
+
+_BASED_ON = {"ADMIN_TOKEN": "DEMO_FLEET", "GATEWAY_HOST": "PLATFORM_TOKEN"}  # what is wrong there would be blamed here too
 
 
 def contradictions(settings: Settings) -> Iterator[Invalid]:
