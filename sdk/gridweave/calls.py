@@ -209,5 +209,10 @@ def _start(work: Callable[[], T]) -> concurrent.futures.Future[T]:
 
 
 async def _settled(work: Callable[[], None]) -> None:
-    """Give work in a thread _LAST_TRY seconds."""
-    await asyncio.wait({asyncio.wrap_future(_start(work))}, timeout=_LAST_TRY)
+    """Give work in a thread _LAST_TRY seconds; a submit that failed leaves nothing to cancel."""
+
+    def quietly() -> None:
+        with contextlib.suppress(GridweaveError):
+            work()
+
+    await asyncio.wait({asyncio.wrap_future(_start(quietly))}, timeout=_LAST_TRY)
