@@ -220,13 +220,18 @@ class TestMemoryCluster(ClusterContract):
         return MemoryRig()
 
 
+@pytest.fixture(scope="module")
+def three_raylets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayRig]:
+    rig = RayRig(tmp_path_factory.mktemp("ray"))
+    try:
+        rig.start()
+        yield rig
+    finally:
+        rig.close()
+
+
 @pytest.mark.xdist_group("ray")
 class TestRayCluster(ClusterContract):
-    @pytest.fixture(scope="class")
-    def rig(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-        rig = RayRig(tmp_path_factory.mktemp("ray"))
-        try:
-            rig.start()
-            yield rig
-        finally:
-            rig.close()
+    @pytest.fixture
+    def rig(self, three_raylets: RayRig) -> Rig:
+        return three_raylets
