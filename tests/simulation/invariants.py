@@ -1,0 +1,179 @@
+"""What must be true after each step, whatever has died.
+
+Each check reads what is stored and what is true on the machines; none trusts what a process of ours remembers, save
+where the question is what it remembers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from core.charges import cost, totals
+from ports.credits import user_account
+from ports.units import Credits, Span
+from ports.workloads import FUNDED, TERMINAL, ExitKind, Job, Phase, Run, RunState
+from tests.simulation.world import TERMS, World
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+def check(world: World) -> None:
+    """After each step."""
+    machines_hold_what_they_can(world)
+    code_starts_once(world)
+    money_adds_up(world)
+    for job in world.stored():
+        the_object_is_sound(world, job)
+        if job.status.phase in TERMINAL:
+            what_has_ended_is_settled(world, job)
+    holds_belong_to_what_lives(world)
+    the_ledger_adds_up(world)
+
+
+def demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise Broken(what)
+
+
+def machines_hold_what_they_can(world: World) -> None:
+    """An agent has the last word, and never has to say it: it refuses nothing for want of room."""
+    demand(not world.truth.refused, f"an agent had to refuse: {world.truth.refused}")
+    for machine in world.machines.values():
+        for gpu in machine.gpus:
+            used = machine.used(gpu.index)
+            demand(used <= gpu.total.n, f"{machine.name}: {used} MiB are in use of GPU {gpu.index}, which has {gpu.total}")
+
+
+def code_starts_once(world: World) -> None:
+    """At most once per attempt; and since a job has no restarts, at most once per job."""
+    jobs: Counter[str] = Counter()
+    for run, count in world.truth.starts.items():
+        jobs[run.workload] = max(jobs[run.workload], count)
+        demand(count <= 1, f"user code of {run} was started {count} times on one machine")
+    per_job: dict[str, set[int]] = {}
+    for run in world.truth.starts:
+        per_job.setdefault(run.workload, set()).add(run.attempt)
+    for name, attempts in per_job.items():
+        demand(len(attempts) == 1, f"user code of {name} was started in attempts {sorted(attempts)}")
+
+
+def money_adds_up(world: World) -> None:
+    total = sum(amount.micro for amount in world.money._balances.values())
+    demand(total == 0, f"the postings sum to {total} micro-credits, not to zero")
+
+
+def holds_belong_to_what_lives(world: World) -> None:
+    open_holds = {key for key, hold in world.money._holds.items() if hold.open}
+    if open_holds:
+        live = {job.uid for job in world.stored() if job.status.phase not in TERMINAL}
+        demand(open_holds <= live, f"holds are open for nothing that lives: {open_holds - live}")
+
+
+def the_object_is_sound(world: World, job: Job) -> None:
+    status = job.status
+    live = [run for run in status.runs if run.state is not RunState.ENDED]
+    demand(len(live) <= 1 and all(run.id == status.runs[-1].id for run in live), f"{job.id} has several live runs")
+    demand(bool(live) == (status.phase in (Phase.ALLOCATED, Phase.RUNNING)), f"{job.id} is {status.phase} with live runs {live}")
+    if status.runs:
+        demand(status.holds(FUNDED), f"{job.id} was placed and is not funded")
+    for run in status.runs:
+        started = world.truth.starts.get(run.id, 0)
+        demand(not started or run.state is not RunState.BOOKED, f"{run.id} was started and is stored as {run.state}")
+
+
+def what_has_ended_is_settled(world: World, job: Job) -> None:
+    status = job.status
+    key = (job.uid, job.version)
+    if key in world.settled:
+        return
+    world.settled.add(key)
+    demand(status.phase is status.outcome, f"{job.id} is {status.phase}, and its outcome was {status.outcome}")
+    for run in status.runs:
+        time_is_true(world, run)
+        processes_are_gone(world, job, run)
+    the_bill_is_exact(world, job)
+    the_result_is_kept(world, job)
+
+
+def time_is_true(world: World, run: Run) -> None:
+    ends = [machine.runs[run.id] for machine in world.machines.values() if run.id in machine.runs]
+    true = world.truth.ran.get(run.id)
+    if run.exit is not None and run.exit.kind is not ExitKind.RUNNER_LOST and true is not None:
+        demand(run.ran == Span(true), f"{run.id} ran {true} ms, and is stored with {run.ran}")
+    if run.exit is not None and run.exit.kind is ExitKind.RUNNER_LOST and true is not None and not any(each.alive for each in ends):
+        demand(run.ran <= Span(true), f"{run.id} ran {true} ms, and is billed for {run.ran}")
+
+
+def processes_are_gone(world: World, job: Job, run: Run) -> None:
+    """Of what has ended nothing is alive; only of a lost run something may be, and then its VRAM is in quarantine."""
+    for machine in world.machines.values():
+        found = machine.runs.get(run.id)
+        if found is None or not found.alive:
+            continue
+        demand(not machine.askable or job.status.phase is not Phase.CANCELLED, f"{job.id} is Cancelled, and {run.id} lives on {machine.name}")
+        demand(job.status.phase is not Phase.CANCELLED or not found.started, f"{job.id} is Cancelled, and its code still runs on {machine.name}")
+        record = world.records.get(machine.name)
+        kept = record is not None and any(each.run == str(run.id) for each in record.status.quarantine)
+        demand(kept, f"{job.id} has ended, {run.id} lives on {machine.name}, and its VRAM is not in quarantine")
+
+
+def the_bill_is_exact(world: World, job: Job) -> None:
+    posted: Counter[str] = Counter()
+    for entry in world.money._journal:
+        if entry.kind == "charge" and entry.key == job.uid:
+            posted[entry.account] += entry.amount.micro
+    owed: Counter[str] = Counter()
+    for run in job.status.runs if job.spec.billed else ():
+        for account, amount in totals(run.price, run.ran).items():
+            owed[account] += amount.micro
+        owed[user_account(job.spec.user)] -= cost(run.price, run.ran).micro
+    same = {account: micro for account, micro in posted.items() if micro} == {account: micro for account, micro in owed.items() if micro}
+    demand(same, f"{job.id} owes {dict(owed)}, and posted is {dict(posted)}")
+    due = sum(cost(run.price, run.ran).micro for run in job.status.runs) if job.spec.billed else 0
+    demand(job.status.charged == Credits(due), f"{job.id} says it was charged {job.status.charged}, not {Credits(due)}")
+
+
+def the_result_is_kept(world: World, job: Job) -> None:
+    status = job.status
+    if status.phase is Phase.COMPLETED:
+        stored = world.blobs.stat(status.result.key) if status.result is not None else None
+        demand(stored is not None, f"{job.id} is Completed without a result in the store")
+        return
+    for run in status.runs:
+        machine = world.truth.produced.get(run.id)
+        if machine is None or len(run.placement) > 1:
+            continue
+        hurt = world.truth.hurt.get(machine, 0) > TERMS.lost_after.ms or machine in world.truth.wiped or machine in world.truth.declared
+        raised = run.exit is not None and run.exit.kind is ExitKind.RAISED and status.result is not None
+        cancelled = status.cancel is not None and run.exit is not None and run.exit.kind is ExitKind.RAISED
+        demand(hurt or raised or cancelled, f"{job.id} left a result on {machine}, and is {status.phase}: {status.reason}")
+
+
+def the_ledger_adds_up(world: World) -> None:
+    process = world.process
+    if process is None or world.busy(process):
+        return
+    ledger = process.scheduler.ledger
+    for node in ledger.view().nodes.values():
+        for gpu in node.gpus:
+            parts = gpu.free.n + gpu.booked.n + gpu.quarantined.n
+            demand(parts == gpu.gpu.total.n, f"{node.name}: GPU {gpu.gpu.index} has {gpu.gpu.total}; free, booked and quarantined are {parts}")
+
+
+def check_at_rest(world: World) -> None:
+    """After faults have stopped and all has ended: nothing is left anywhere."""
+    process = world.process
+    demand(process is not None, "nobody schedules")
+    assert process is not None
+    left = [f"{job.id} {job.status.phase} {job.status.waiting}" for job in world.live_jobs()]
+    demand(not left, f"these have not ended: {left}")
+    demand(not process.scheduler.ledger.runs(), f"booked without a live run: {process.scheduler.ledger.runs()}")
+    demand(not process.scheduler.ledger.quarantined(), f"quarantined for nothing: {process.scheduler.ledger.quarantined()}")
+    for record in world.records.list():
+        demand(not record.status.quarantine, f"{record.name} keeps in quarantine {record.status.quarantine}")
+    for machine in world.machines.values():
+        demand(not machine.runs, f"{machine.name} was not told to forget {list(machine.runs)}")
+    open_holds = [key for key, hold in world.money._holds.items() if hold.open]
+    demand(not open_holds, f"holds are open: {open_holds}")
