@@ -18,7 +18,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from gridweave_agent.client import AgentClient
+from gridweave_agent.client import AgentClient, AgentStaleEpoch
 
 AGENT = Path(__file__).parents[3] / "agent"
 TOKEN, TAIL_TOKEN = "command-secret-canary", "tail-secret-canary"
@@ -154,6 +154,11 @@ class Node:
     def close(self) -> None:
         """End every run, then the agent."""
         if self.process is not None:
+            self.client.close()
+            try:
+                self.client.hello(self.epoch)
+            except AgentStaleEpoch as error:
+                self.epoch = error.newest
             live = [run["run"] for run in self.client.reports()["reports"] if run["state"] != "gone"]  # type: ignore[union-attr]
             for run in live:
                 self.ask("kill", run, grace_ms=0)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 import pytest
 
-if TYPE_CHECKING:
-    from conftest import Node
-
 from tests.unit.agent.conftest import script
+
+if TYPE_CHECKING:
+    from tests.unit.agent.conftest import Node
 
 
 def zipped(**files: str) -> bytes:
