@@ -1,4 +1,4 @@
-"""The agent port over HTTP, and the reading of logs at an agent.
+"""The agent port over HTTP.
 
 An agent that can't be reached may have been brought back under another address: Ray is asked once, and the request
 is made again; all are idempotent. One that is there and does not answer in time is not looked for.
@@ -10,14 +10,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from attrs import frozen
 from gridweave_agent.client import AgentClient, AgentStaleEpoch, AgentUnavailable
 
 from adapters.ray.wire import answer_of, command_json, hello_of, reports_of
 from ports.cluster import Answer, Command, Hello, Reports
-from ports.errors import NotFound, StaleEpoch, Unavailable
+from ports.errors import StaleEpoch, Unavailable
 from ports.units import Span
-from ports.workloads import RunId
 
 T = TypeVar("T")
 
@@ -81,35 +79,3 @@ class RayAgent:
 
     def _stale(self, error: AgentStaleEpoch) -> StaleEpoch:
         return StaleEpoch(f"{self._who} obeys a scheduler of epoch {error.newest}.", newest=error.newest)
-
-
-@frozen
-class LogPart:
-    """data: bytes from the offset asked for. end: how many the log has so far. complete: no more will come after `end`."""
-
-    data: bytes
-    end: int
-    complete: bool
-
-
-class AgentLogs:
-    """Reads logs at agents: for gateways, which know an agent's address and its tail token from elsewhere."""
-
-    def __init__(self, answers_within: Span = Span(10_000)) -> None:
-        self._answers_within = answers_within
-
-    def read(self, address: str, token: str, run: RunId, offset: int, limit: int, wait: Span) -> LogPart:
-        """At most `limit` bytes from `offset`; waits up to `wait` for the first. Blocks: call it in a bounded pool.
-
-        Raises NotFound if the agent does not know the run, Unavailable if it can't be asked.
-        """
-        client = AgentClient(address, token, self._answers_within.seconds)
-        try:
-            piece = client.log(str(run), offset, limit, wait.ms)
-        except AgentUnavailable as error:
-            raise Unavailable("the agent", str(error)) from error
-        finally:
-            client.close()
-        if piece is None:
-            raise NotFound(f"There is no log of {run} at its agent.")
-        return LogPart(piece.data, piece.end, piece.complete)
