@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 _BITS = 8  # of the amount, within a word
 _LOW = (1 << _BITS) - 1
-_SLACK = 32  # stale entries that a heap may have before it is worth sweeping
+_SLACK = 32  # a heap up to this length is not worth sweeping
 
 
 class Offered(Protocol):
@@ -27,39 +27,32 @@ G = TypeVar("G", bound=Offered)
 Entry = tuple[str, int, int, G]
 
 
-class _Heap(list[Entry[G]], Generic[G]):
-    """limit: length at which stale and double entries are swept out."""
-
-    __slots__ = ("limit",)
-
-    def __init__(self) -> None:
-        self.limit = _SLACK
-
-
 class Buckets(Generic[G]):
     """What is offered, by amount."""
 
-    __slots__ = ("_heaps", "_top", "_words")
+    __slots__ = ("_heaps", "_limits", "_top", "_words")
 
     def __init__(self) -> None:
-        self._heaps: dict[int, _Heap[G]] = {}
+        self._heaps: dict[int, list[Entry[G]]] = {}
+        self._limits: dict[int, int] = {}  # length at which a large heap is swept again
         self._words: dict[int, int] = {}
         self._top = 0
 
     def put(self, entry: Entry[G], offer: int) -> None:
         """The GPU of `entry` offers that much from now on (more than 0)."""
         heap = self._heaps.get(offer)
-        if heap is None:
-            heap = self._heaps[offer] = _Heap()
-            high = offer >> _BITS
-            if high in self._words:
-                self._words[high] |= 1 << (offer & _LOW)
-            else:
-                self._words[high] = 1 << (offer & _LOW)
-                self._top |= 1 << high
-        heappush(heap, entry)
-        if len(heap) > heap.limit:
-            _sweep(heap, offer)
+        if heap is not None:
+            heappush(heap, entry)
+            if len(heap) > _SLACK:
+                self._sweep(heap, offer)
+            return
+        self._heaps[offer] = [entry]
+        high = offer >> _BITS
+        if high in self._words:
+            self._words[high] |= 1 << (offer & _LOW)
+        else:
+            self._words[high] = 1 << (offer & _LOW)
+            self._top |= 1 << high
 
     def first(self, need: int) -> G | None:
         """The GPU with the least offer of at least `need`; among equals the first by name and index."""
@@ -99,15 +92,16 @@ class Buckets(Generic[G]):
     def _drop(self, offer: int) -> None:
         """Forget an empty bucket."""
         del self._heaps[offer]
+        self._limits.pop(offer, None)
         high = offer >> _BITS
         self._words[high] ^= 1 << (offer & _LOW)
         if not self._words[high]:
             del self._words[high]
             self._top ^= 1 << high
 
-
-def _sweep(heap: _Heap[G], offer: int) -> None:
-    """Keep each live entry once. Its cost is spread over the pushes that doubled the heap."""
-    heap[:] = {entry[2]: entry for entry in heap if entry[3].offer == offer}.values()
-    heapify(heap)
-    heap.limit = 2 * len(heap) + _SLACK
+    def _sweep(self, heap: list[Entry[G]], offer: int) -> None:
+        """Keep each live entry once, when the heap has doubled: so its cost is spread over the pushes."""
+        if len(heap) > self._limits.get(offer, _SLACK):
+            heap[:] = {entry[2]: entry for entry in heap if entry[3].offer == offer}.values()
+            heapify(heap)
+            self._limits[offer] = 2 * len(heap) + _SLACK

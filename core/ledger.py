@@ -319,7 +319,8 @@ class VramLedger:
         free = gpu.total - gpu.booked - gpu.quarantined
         if free < 0:
             free = 0
-        node.free += free - gpu.free
+        more = free - gpu.free
+        node.free += more
         gpu.free = free
         if gpu.spec is None:
             if not gpu.in_use:
@@ -329,7 +330,7 @@ class VramLedger:
         if not node.drain:
             gpu.open()
         self._unseen.add(node)
-        if node.groups:
+        if node.groups and (more > 0 or node.roomy):
             self._outdated[node] = None
 
     def _refresh_all(self) -> None:
@@ -337,8 +338,7 @@ class VramLedger:
             self._refresh(next(iter(self._outdated)))
 
     def _refresh(self, node: NodeState) -> None:
-        for group in node.groups:
-            group.refresh(node)
+        node.refresh()
         del self._outdated[node]
 
     # ------------------------------------------------------------ inside: nodes

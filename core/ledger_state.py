@@ -13,7 +13,7 @@ from itertools import count
 from core.buckets import Buckets
 from core.fleet import GpuView, NodeView
 from core.owners import Pool
-from core.rooms import Room, Rooms
+from core.rooms import Room, Rooms, Seat
 from ports.nodes import Gpu
 from ports.units import Mib
 from ports.workloads import Ask
@@ -60,20 +60,30 @@ class GpuState:
 
 
 class NodeState:
-    """One node. present: False if it has left and something is still booked on it. free: sum over its GPUs, in MiB."""
+    """One node. present: False if it has left and something is still booked on it. free: sum over its GPUs, in MiB.
 
-    __slots__ = ("drain", "free", "gpus", "groups", "name", "owner", "present")
+    roomy: it may have a room in some index; while it has none, a booking can't change any.
+    """
+
+    __slots__ = ("drain", "free", "gpus", "groups", "name", "owner", "present", "roomy")
 
     def __init__(self, name: str) -> None:
         self.name, self.owner, self.drain, self.present = name, "", True, False
         self.gpus: dict[int, GpuState] = {}
-        self.free = 0
+        self.free, self.roomy = 0, True
         self.groups: list[Group] = []
 
     @property
     def shape(self) -> tuple[tuple[str, str, int], ...]:
         """Model, vendor and MiB of each GPU that it has."""
         return tuple(sorted((each.spec.model, each.spec.vendor, each.total) for each in self.gpus.values() if each.spec is not None))
+
+    def refresh(self) -> None:
+        """Bring its rooms up to date."""
+        roomy = False
+        for group in self.groups:
+            roomy = group.refresh(self) or roomy
+        self.roomy = roomy
 
     def view(self) -> NodeView:
         gpus = tuple(self.gpus[index].view() for index in sorted(self.gpus) if self.gpus[index].spec is not None)
@@ -132,8 +142,8 @@ class RoomIndex:
             if group is None:
                 group = Group(members)
                 node.groups.append(group)
-            (group.exclusive if self.kind.exclusive else group.shared).append(self)
-            group.refresh(node)
+            (group.exclusive if self.kind.exclusive else group.shared).append((self.rooms, self.gpus, Seat(node)))
+            node.roomy = group.refresh(node) or node.roomy
 
     def choose(self, node: NodeState, mib: int) -> list[GpuState]:
         """The GPUs of that node that a worker gets."""
@@ -149,25 +159,33 @@ class Group:
 
     def __init__(self, members: list[GpuState]) -> None:
         self.members = members
-        self.shared: list[RoomIndex] = []
-        self.exclusive: list[RoomIndex] = []
+        self.shared: list[tuple[Rooms[NodeState], int, Seat[NodeState]]] = []
+        self.exclusive: list[tuple[Rooms[NodeState], int, Seat[NodeState]]] = []
 
-    def refresh(self, node: NodeState) -> None:
-        """Tell the indexes what the node offers now."""
-        free, name = node.free, node.name
+    def refresh(self, node: NodeState) -> bool:
+        """Tell the indexes what the node offers now; gives whether it has any room."""
+        free, name, any_room = node.free, node.name, False
         if self.shared:
             offers = sorted([gpu.offer for gpu in self.members if gpu.offer > 0])
-            for index in self.shared:
-                fits = len(offers) >= index.gpus
-                index.rooms.put(node, name, ((offers[-index.gpus], 0, free),) if fits else ())
+            for rooms, gpus, seat in self.shared:
+                if gpus <= len(offers):
+                    rooms.put(seat, name, ((offers[-gpus], 0, free),))
+                    any_room = True
+                elif seat.rooms:
+                    rooms.put(seat, name, ())
         if self.exclusive:
             idle = sorted([gpu.total for gpu in self.members if gpu.offer == gpu.total])
-            for index in self.exclusive:
-                index.rooms.put(node, name, _idle_rooms(idle, index.gpus, free) if len(idle) >= index.gpus else ())
+            for rooms, gpus, seat in self.exclusive:
+                if gpus <= len(idle):
+                    rooms.put(seat, name, _idle_rooms(idle, gpus, free))
+                    any_room = True
+                elif seat.rooms:
+                    rooms.put(seat, name, ())
+        return any_room
 
     def leave(self, node: NodeState) -> None:
-        for index in (*self.shared, *self.exclusive):
-            index.rooms.put(node, node.name, ())
+        for rooms, _, seat in (*self.shared, *self.exclusive):
+            rooms.put(seat, node.name, ())
 
 
 def _idle_rooms(idle: list[int], gpus: int, free: int) -> tuple[Room, ...]:
