@@ -206,8 +206,8 @@ class Gateway:
 
 async def until(true: Callable[[], bool]) -> None:
     """Let everything else go on until that is so; the test's own time-out is the bound."""
-    while not true():
-        await asyncio.sleep(0.001)  # noqa: ASYNC110 - what is waited for is inside the code under test
+    while not true():  # noqa: ASYNC110 - what is waited for is inside the code under test
+        await asyncio.sleep(0.001)
 
 
 def permit(secret: bytes, method: str, path: str, query: str, now: Instant) -> Permit:

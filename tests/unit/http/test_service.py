@@ -220,7 +220,7 @@ def test_the_docs_page_works_offline(gateway: Gateway) -> None:
 # ---------------------------------------------------------------- problems
 
 
-def kinds(root: type) -> Iterator[type]:
+def kinds(root: type[Any]) -> Iterator[type[Any]]:
     for each in root.__subclasses__():
         yield each
         yield from kinds(each)

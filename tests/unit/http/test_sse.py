@@ -196,6 +196,9 @@ def test_many_followers_share_one_upstream(gateway: Gateway) -> None:
     run = gateway.start(job)
     gateway.agents.write(run.id, b"")
 
+    def read_again(before: int) -> bool:
+        return gateway.agents.reads > before
+
     async def crowd() -> list[list[Event]]:
         services = gateway.services
         services.watch._loop = asyncio.get_running_loop()
@@ -210,7 +213,7 @@ def test_many_followers_share_one_upstream(gateway: Gateway) -> None:
         for n in range(10):
             before = gateway.agents.reads
             gateway.agents.write(run.id, b"line %d\n" % n, last=n == 9)
-            await until(lambda before=before, n=n: n == 9 or gateway.agents.reads > before)
+            await until(partial(read_again, before if n < 9 else -1))
         await asyncio.to_thread(gateway.finish, job, b"x", log=b"")
         found = await asyncio.gather(*followers)
         assert 0 == len(feeds)
