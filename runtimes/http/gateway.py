@@ -77,8 +77,12 @@ def run(settings: Settings) -> int:
 
 
 def _log() -> None:
-    """JSON lines on stderr when nobody watches, colours when somebody does."""
-    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    """JSON lines on stderr when nobody watches, colours when somebody does. Never the locals of a frame: they hold secrets."""
+    renderer = (
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if sys.stderr.isatty()
+        else structlog.processors.JSONRenderer()
+    )
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

@@ -131,7 +131,7 @@ def test_an_estimate_tells_price_and_place_and_writes_nothing(make: Make) -> Non
 
 
 def test_an_estimate_says_why_it_would_not_be_placed(gateway: Gateway) -> None:
-    """"No" without a reason is no answer."""
+    """ "No" without a reason is no answer."""
     job = gateway.submit(vram="80GB")
     gateway.start(job)
     said = gateway.post("/v1/jobs/estimate", json={"vram": 80, "gpus": 2}).json()
@@ -178,7 +178,9 @@ def test_only_an_admin_lists_the_jobs_of_others(gateway: Gateway) -> None:
     assert [theirs.id] == [job["id"] for job in gateway.get("/v1/jobs?user=bob", admin).json()["jobs"]]
 
 
-@pytest.mark.parametrize(("method", "what"), [("GET", "status"), ("GET", "logs"), ("GET", "logs?follow=true"), ("GET", "result"), ("POST", "cancel")])
+@pytest.mark.parametrize(
+    ("method", "what"), [("GET", "status"), ("GET", "logs"), ("GET", "logs?follow=true"), ("GET", "result"), ("POST", "cancel")]
+)
 def test_another_users_job_does_not_exist(gateway: Gateway, method: str, what: str) -> None:
     """403 would tell that it does. The answer is the same as for an id that was never given."""
     job = gateway.submit()

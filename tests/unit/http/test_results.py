@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from ports.workloads import Phase
-from tests.unit.http.conftest import ALICE, Gateway
+from tests.unit.http.conftest import ALICE, Gateway, until
 
 
 def test_a_result_arrives_as_its_bytes_with_its_digest(gateway: Gateway) -> None:
@@ -111,8 +111,7 @@ def test_waiting_ends_when_the_job_does(gateway: Gateway) -> None:
         watch = gateway.services.watch
         watch._loop = asyncio.get_running_loop()
         asking = asyncio.ensure_future(gateway.client.get(f"/v1/jobs/{job.id}/result?wait=300", headers=ALICE, timeout=None))
-        while not watch._signals:
-            await asyncio.sleep(0)
+        await until(lambda: bool(watch._signals))
         await asyncio.to_thread(gateway.finish, job, b"done")
         return (await asking).content
 
@@ -125,8 +124,7 @@ def test_a_stopping_gateway_lets_nobody_wait(gateway: Gateway) -> None:
 
     async def both() -> int:
         asking = asyncio.ensure_future(gateway.client.get(f"/v1/jobs/{job.id}/result?wait=300", headers=ALICE, timeout=None))
-        while not gateway.services.watch._signals:
-            await asyncio.sleep(0)
+        await until(lambda: bool(gateway.services.watch._signals))
         gateway.services.stop()
         return (await asking).status_code
 

@@ -39,7 +39,7 @@ def test_bytes_go_where_the_grant_says_and_are_there_then(gateway: Gateway) -> N
 
 
 def test_an_upload_of_one_user_is_not_present_for_another(gateway: Gateway) -> None:
-    """"present" would tell that somebody has these very bytes, and hand them out."""
+    """ "present" would tell that somebody has these very bytes, and hand them out."""
     gateway.request("PUT", announced(gateway)["url"], {}, content=DATA)
     assert announced(gateway, headers=BOB)["present"] is False
 
@@ -79,7 +79,9 @@ def test_an_altered_url_is_forbidden(gateway: Gateway, change: tuple[str, str]) 
     assert 403 == gateway.request("PUT", url, {}, content=DATA).status_code
 
 
-@pytest.mark.parametrize("path", ["/v1/blobs/jobs/x/1/result", "/v1/blobs/%2e%2e/%2e%2e/etc/passwd", "/v1/blobs/a/%2e%2e/b", "/v1/blobs/%00"])
+@pytest.mark.parametrize(
+    "path", ["/v1/blobs/jobs/x/1/result", "/v1/blobs/%2e%2e/%2e%2e/etc/passwd", "/v1/blobs/a/%2e%2e/b", "/v1/blobs/%00"]
+)
 def test_without_a_grant_there_is_nothing(gateway: Gateway, path: str) -> None:
     """Not even for an admin: identity plays no part here."""
     assert 403 == gateway.get(path, ALICE | {"X-User-Role": "admin"}).status_code
@@ -160,7 +162,7 @@ def test_a_client_that_hangs_up_has_stored_nothing(gateway: Gateway) -> None:
     grant = gateway.house.blobs.grant_write("jobs/job-a/1/", 1_000_000, gateway.house.clock.now() + Span.of(minutes=1))
     url = grant.url.removeprefix("http://gateway.internal:8200").replace("{name}", "result")
     path, _, query = url.partition("?")
-    events = iter([{"type": "http.request", "body": b"half", "more_body": True}, {"type": "http.disconnect"}])
+    events: Iterator[dict[str, Any]] = iter([{"type": "http.request", "body": b"half", "more_body": True}, {"type": "http.disconnect"}])
     said: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -203,5 +205,3 @@ def test_a_take_that_fails_early_ends_the_source(gateway: Gateway) -> None:
         return len([task for task in asyncio.all_tasks() if "_pump" in repr(task)])
 
     assert 0 == gateway.run(run())
-
-
