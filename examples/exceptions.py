@@ -1,25 +1,27 @@
-"""An exception that the function raises is raised here, as itself, with its cause and the traceback of the node."""
+"""An exception that the function raises is raised here, as itself, with its cause and the traceback of the node.
+
+python examples/exceptions.py
+gridweave submit examples/exceptions.py:divide 1 0
+"""
 
 import gridweave as gw
-from orders import Order, OutOfStock, Size  # a module beside this file: it travels along
+from sharing import NobodyThere, Portion, Size  # a module beside this file: it travels along
 
 
 @gw.function(vram="1GB")
-def pack(order: Order) -> Order:
-    stock = {Size.SMALL: 3}
+def divide(apples: int, guests: int) -> Portion:
+    print("sharing", apples, "apples among", guests)
     try:
-        left = stock[order.size] - order.count
-    except KeyError as error:
-        raise OutOfStock(order.size) from error
-    print("packing", order.count, "leaves", left)
-    return order.packed()
+        each = apples / guests
+    except ZeroDivisionError as error:
+        raise NobodyThere(apples) from error
+    return Portion(each, Size.LARGE if each >= 1 else Size.SMALL)
 
 
 if __name__ == "__main__":
-    packed = pack.remote(Order(Size.SMALL, 2))
-    print("equal to what is made here:", packed == Order(Size.SMALL, 2).packed())
+    print("equal to what is made here:", divide.remote(6, 4) == Portion(1.5, Size.LARGE))
     try:
-        pack.remote(Order(Size.LARGE, 1))
-    except OutOfStock as error:
+        divide.remote(1, 0)
+    except NobodyThere as error:
         print(f"caught {type(error).__name__}: {error}; its cause was {type(error.__cause__).__name__}")
         print(*error.__notes__, sep="\n")
