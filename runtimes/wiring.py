@@ -16,6 +16,7 @@ from adapters.local.clock import SystemClock
 from adapters.local.randomness import SystemRandomness
 from adapters.ray.cluster import AgentSettings, RayCluster
 from adapters.ray.embedded import embedded_cluster, local_ray
+from adapters.ray.local import LOOPBACK
 from adapters.ray.package import agent_package
 from adapters.ray.process import DriverProcess
 from adapters.sqlite.credits import SqliteCredits
@@ -96,7 +97,9 @@ def connect(settings: Settings, secret: bytes) -> RayCluster:
     if settings.demo:
         return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet))
     package, agents = agent_package(), AgentSettings(dir=str(folder / "agents"))
-    return RayCluster(DriverProcess(lambda: settings.ray_head_address, package.data), package, agents, secret)
+    address = settings.ray_head_address
+    driver = DriverProcess(lambda: address, package.data, LOOPBACK if address.startswith(("127.", "localhost:")) else {})
+    return RayCluster(driver, package, agents, secret)
 
 
 def stop_local_ray(settings: Settings) -> None:
