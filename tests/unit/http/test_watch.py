@@ -100,3 +100,17 @@ def test_money_seen_counts_what_is_charged_from_now_on(gateway: Gateway) -> None
     ended = attrs.evolve(later, status=attrs.evolve(later.status, phase=Phase.COMPLETED, charged=Credits(9)))
     seen.see([ended], [])
     assert (Credits(4), Credits(0)) == (seen.charged, seen.held)
+
+
+def test_a_snapshot_is_made_once_per_change(gateway: Gateway) -> None:
+    """A page of a thousand jobs must not fold the fleet a thousand times, and no change may be missed."""
+    watch = gateway.services.watch
+    job = gateway.submit(vram="30GB")
+    first = watch.fleet()
+    assert first is watch.fleet()
+    gateway.start(job)
+    second = watch.fleet()
+    gateway.node("n2", ("L4-24GB", 24))
+    assert [(0, 1), (30 * 1024, 1), (30 * 1024, 2)] == [
+        (each.nodes[0].gpus[0].booked.n, len(each.nodes)) for each in (first, second, watch.fleet())
+    ]
