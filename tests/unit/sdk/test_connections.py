@@ -117,7 +117,7 @@ def test_an_address_of_something_else_is_told(gateway: Gateway) -> None:
     """A login page of the platform, or another program on that port, is no gateway that fails."""
     gateway.problems = [ProblemError(302, "moved", "Log in.", {"Location": "/login"}), ProblemError(401, "unauthenticated", "Who are you?")]
     with gw.Client(gateway.url) as client:
-        with pytest.raises(gw.Refused, match="answers with a redirect to /login.*GRIDWEAVE_URL"):
+        with pytest.raises(gw.Refused, match=r"answers with a redirect to /login.*GRIDWEAVE_URL"):
             client.submit({})
         with pytest.raises(gw.Refused, match=r"Who are you\? Set GRIDWEAVE_API_KEY"):
             client.submit({})
