@@ -113,6 +113,16 @@ def test_a_key_that_is_none_is_refused_without_showing_it() -> None:
     assert "ret" not in str(caught.value).replace("characters", "").replace("GRIDWEAVE", "")
 
 
+def test_an_address_of_something_else_is_told(gateway: Gateway) -> None:
+    """A login page of the platform, or another program on that port, is no gateway that fails."""
+    gateway.problems = [ProblemError(302, "moved", "Log in.", {"Location": "/login"}), ProblemError(401, "unauthenticated", "Who are you?")]
+    with gw.Client(gateway.url) as client:
+        with pytest.raises(gw.Refused, match=r"answers with a redirect to /login.*GRIDWEAVE_URL"):
+            client.submit({})
+        with pytest.raises(gw.Refused, match=r"Who are you\? Set GRIDWEAVE_API_KEY"):
+            client.submit({})
+
+
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 def test_events_are_parsed_however_the_bytes_are_cut(step: int) -> None:
     """A network cuts anywhere, also between a carriage return and its newline."""
