@@ -162,14 +162,15 @@ class FolderBlobs:
 
     def _name(self, temporary: Path, target: Path, key: str, only_new: bool) -> None:
         for _ in range(100):
-            try:
+            with contextlib.suppress(FileNotFoundError, FileExistsError):  # a delete is just removing the empty folder
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
                 (os.link if only_new else os.replace)(temporary, target)
                 break
             except FileExistsError:
                 raise AlreadyExists(key) from None
             except FileNotFoundError:
-                continue  # a delete has just removed the empty folder
+                continue
         else:
             raise Unavailable("the blob store", f"the folder of {key} vanishes again and again")
         if self._fsync:
