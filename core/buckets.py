@@ -8,7 +8,7 @@ to the top. So a move costs O(log n) of its bucket, and every entry is popped on
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, Protocol, TypeVar
 
 _BITS = 8  # of the amount, within a word
@@ -42,6 +42,9 @@ class Buckets(Generic[G]):
         """The GPU of `entry` offers that much from now on (more than 0)."""
         heap = self._heaps.get(offer)
         if heap is not None:
+            if heap[0][3].offer != offer:
+                heapreplace(heap, entry)
+                return
             heappush(heap, entry)
             if len(heap) > _SLACK:
                 self._sweep(heap, offer)

@@ -45,7 +45,7 @@ class VramLedger:
         self._outdated: dict[NodeState, None] = {}  # nodes whose rooms have changed
         self._views: dict[str, NodeView] = {}
         self._classes: frozenset[GpuClass] | None = None  # None: to be told anew
-        self._unseen: set[NodeState] = set()  # nodes that have changed since the last view
+        self._unseen: list[NodeState] = []  # nodes that have changed since the last view
 
     # ------------------------------------------------------------ nodes
 
@@ -84,7 +84,7 @@ class VramLedger:
             self._leave(node)
             node.present = False
             self._regpu(node, ())
-            self._unseen.add(node)
+            self._changed(node)
             self._forget(node)
 
     def owner(self, node: str) -> str:
@@ -213,6 +213,7 @@ class VramLedger:
         Costs a copy of a dict of nodes, and the making of a view of each node that has changed since the last one.
         """
         for node in self._unseen:
+            node.seen = True
             if node.present:
                 self._views[node.name] = node.view()
             else:
@@ -237,8 +238,11 @@ class VramLedger:
 
     def _one(self, ask: Ask, pool: Pool) -> Placement | int:
         """Book one GPU in one pool; or, with nothing booked, the MiB that came closest."""
-        gpu = self._tightest(ask, pool)
-        return gpu if isinstance(gpu, int) else (self._book(gpu, ask),)
+        single = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive)) or self._make_single(pool, ask)
+        if single is None:
+            return 0
+        gpu = single.buckets.first(ask.mib.n)
+        return single.buckets.greatest() if gpu is None else (self._book(gpu, ask),)
 
     def _gang(self, ask: Ask, pool: Pool) -> Placement | int:
         """Book all workers in one pool; or, with nothing booked, the MiB per GPU that came closest."""
@@ -322,16 +326,27 @@ class VramLedger:
         more = free - gpu.free
         node.free += more
         gpu.free = free
-        if gpu.spec is None:
-            if not gpu.in_use:
-                del node.gpus[gpu.index]
-                self._forget(node)
-            return
-        if not node.drain:
+        if not gpu.total:
+            self._vacate(gpu)
+        elif not node.drain:
             gpu.open()
-        self._unseen.add(node)
+        if node.seen:
+            node.seen = False
+            self._unseen.append(node)
         if node.groups and (more > 0 or node.roomy):
             self._outdated[node] = None
+
+    def _vacate(self, gpu: GpuState) -> None:
+        """Drop a GPU that its node has no more, and on which nothing is in use any more."""
+        if not gpu.in_use:
+            del gpu.node.gpus[gpu.index]
+            self._forget(gpu.node)
+
+    def _changed(self, node: NodeState) -> None:
+        """The next view has to show it anew."""
+        if node.seen:
+            node.seen = False
+            self._unseen.append(node)
 
     def _refresh_all(self) -> None:
         while self._outdated:
@@ -366,7 +381,7 @@ class VramLedger:
         for index in indexes:
             if index.kind.pool.has(owner):
                 index.join(node)
-        self._unseen.add(node)
+        self._changed(node)
 
     def _leave(self, node: NodeState) -> None:
         """Take a node out of every index; its GPUs close."""

@@ -63,14 +63,15 @@ class NodeState:
     """One node. present: False if it has left and something is still booked on it. free: sum over its GPUs, in MiB.
 
     roomy: it may have a room in some index; while it has none, a booking can't change any.
+    seen: the last view shows it as it is.
     """
 
-    __slots__ = ("drain", "free", "gpus", "groups", "name", "owner", "present", "roomy")
+    __slots__ = ("drain", "free", "gpus", "groups", "name", "owner", "present", "roomy", "seen")
 
     def __init__(self, name: str) -> None:
         self.name, self.owner, self.drain, self.present = name, "", True, False
         self.gpus: dict[int, GpuState] = {}
-        self.free, self.roomy = 0, True
+        self.free, self.roomy, self.seen = 0, True, True
         self.groups: list[Group] = []
 
     @property

@@ -12,7 +12,7 @@ blocks below it, and only when a query would choose it.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
 _BITS = 6  # of an amount, per level
@@ -95,6 +95,10 @@ class _Heaps(_Level[N]):
         if heap is None:
             self.heaps[upto] = [entry]
             self.mark(upto)
+            return
+        top = heap[0]
+        if top[4].stamp != top[3]:
+            heapreplace(heap, entry)
             return
         heappush(heap, entry)
         if len(heap) > _SLACK and len(heap) > self.limits.get(upto, _SLACK):
