@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]  # it has no types
 import pytest
 from gridweave_agent.client import AgentClient, AgentStaleEpoch
+from gridweave_agent.rundir import RunDir
 
 AGENT = Path(__file__).parents[3] / "agent"
 TOKEN, TAIL_TOKEN = "command-secret-canary", "tail-secret-canary"
@@ -159,18 +160,21 @@ class Node:
                 self.client.hello(self.epoch)
             except AgentStaleEpoch as error:
                 self.epoch = error.newest
-            live = [run["run"] for run in self.client.reports()["reports"] if run["state"] != "gone"]  # type: ignore[union-attr]
+            live = [run["run"] for run in self.client.reports()["reports"] if run["state"] != "gone"]
             for run in live:
                 self.ask("kill", run, grace_ms=0)
             for run in live:
                 self.until(run, lambda report: report["state"] == "gone")
         self.end(signal.SIGTERM)
 
+    def folder_of(self, run: str) -> Path:
+        return Path(RunDir.of(Path(str(self.config["dir"])) / "runs", run).path)
+
     def ask(self, kind: str, run: str, **fields: object) -> dict[str, Any]:
         return self.client.commands(self.epoch, [{"kind": kind, "run": run, **fields}])[0]
 
     def report(self, run: str) -> dict[str, Any]:
-        return next(each for each in self.client.reports()["reports"] if each["run"] == run)  # type: ignore[union-attr]
+        return next(each for each in self.client.reports()["reports"] if each["run"] == run)
 
     def until(self, run: str, good: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first report that is good. A test's own time-out is the bound."""
@@ -178,7 +182,7 @@ class Node:
         while True:
             answer = self.client.reports(cursor, 20_000)
             cursor = str(answer["cursor"])
-            for report in answer["reports"]:  # type: ignore[attr-defined]
+            for report in answer["reports"]:
                 if report["run"] == run and good(report):
                     return dict(report)
 
@@ -256,6 +260,7 @@ def blobs() -> Iterator[Blobs]:
 
 @pytest.fixture
 def make_node(tmp_path: Path, blobs: Blobs) -> Iterator[Callable[..., Node]]:
+    """Nodes of this test alone."""
     nodes: list[Node] = []
 
     def make(**config: object) -> Node:
@@ -270,11 +275,39 @@ def make_node(tmp_path: Path, blobs: Blobs) -> Iterator[Callable[..., Node]]:
 
 
 @pytest.fixture
-def node(make_node: Callable[..., Node]) -> Node:
+def fresh(make_node: Callable[..., Node]) -> Node:
     return make_node()
 
 
 @pytest.fixture(params=["namespace", "subreaper"])
-def either(request: pytest.FixtureRequest, make_node: Callable[..., Node]) -> Node:
+def fresh_either(request: pytest.FixtureRequest, make_node: Callable[..., Node]) -> Node:
     """A node for each way of ending a run whole."""
     return make_node(isolation=request.param)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Node]]:
+    """One node of each kind for all tests that leave it as they found it: a start takes longer than most of them."""
+    blobs = Blobs()
+    nodes: dict[str, Node] = {}
+
+    def give(isolation: str) -> Node:
+        if isolation not in nodes:
+            nodes[isolation] = Node(tmp_path_factory.mktemp("shared"), blobs, isolation=isolation).start()
+        return nodes[isolation]
+
+    yield give
+    for node in nodes.values():
+        node.close()
+    blobs.close()
+
+
+@pytest.fixture
+def node(shared: Callable[[str], Node]) -> Node:
+    return shared("auto")
+
+
+@pytest.fixture(params=["namespace", "subreaper"])
+def either(request: pytest.FixtureRequest, shared: Callable[[str], Node]) -> Node:
+    """A node for each way of ending a run whole."""
+    return shared(request.param)

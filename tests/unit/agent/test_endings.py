@@ -161,8 +161,8 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def supervisor_of(node: Node) -> int:
-    return int(json.loads(next((node.folder / "node/runs").glob("*/supervisor.json")).read_text())["pid"])
+def supervisor_of(node: Node, run: str) -> int:
+    return int(json.loads((node.folder_of(run) / "supervisor.json").read_text())["pid"])
 
 
 @pytest.mark.parametrize("go", [True, False])
@@ -172,7 +172,7 @@ def test_a_killed_supervisor_takes_its_run_along_and_is_reported(either: Node, m
     def work() -> None:
         import time
 
-        kept = open(mark, "w")
+        kept = open(mark, "w")  # noqa: SIM115  open for as long as it lives
         print("open", kept, flush=True)
         time.sleep(1000)
 
@@ -183,7 +183,7 @@ def test_a_killed_supervisor_takes_its_run_along_and_is_reported(either: Node, m
     if go:
         either.ask("go", run)
         either.until(run, lambda report: report["log_bytes"] > 0)
-    os.kill(supervisor_of(either), signal.SIGKILL)
+    os.kill(supervisor_of(either, run), signal.SIGKILL)
     report = either.gone(run)
     assert ("RunnerLost" if go else "NeverRan") == report["exit"]["kind"]
     assert report["started"] is go
@@ -197,7 +197,7 @@ def test_a_user_who_kills_both_subreapers_gains_nothing(make_node: Any, mark: st
     def work() -> None:
         import time
 
-        kept = open(mark, "w")
+        kept = open(mark, "w")  # noqa: SIM115  open for as long as it lives
         with open(f"/proc/{os.getppid()}/stat") as file:
             outer = int(file.read().rpartition(")")[2].split()[1])
         os.kill(outer, signal.SIGSTOP)
@@ -222,7 +222,7 @@ def test_a_killed_zygote_is_replaced_and_its_runs_live_on(either: Node) -> None:
 
     flag = str(either.folder / "flag")
     run = either.launch(work, (flag,))
-    zygote = parent_of(supervisor_of(either))
+    zygote = parent_of(supervisor_of(either, run))
     assert b"zygote.main" in Path(f"/proc/{zygote}/cmdline").read_bytes()
     os.kill(zygote, signal.SIGKILL)
     assert either.value(lambda: 2) == 2

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from tests.unit.agent.conftest import script
@@ -67,15 +68,15 @@ def test_an_exception_that_cannot_be_pickled_still_tells_what_it_was(node: Node)
     """Otherwise the user would see our trouble instead of his own."""
 
     def fail() -> None:
-        class Odd(Exception):
+        class OddError(Exception):
             def __reduce__(self) -> Any:
                 raise RuntimeError("never")
 
-        raise Odd("strange")
+        raise OddError("strange")
 
     payload = node.result(node.run(fail)["run"])
     assert payload["exception"] is None
-    assert (payload["type"].rpartition(".")[2], payload["message"]) == ("Odd", "strange")
+    assert (payload["type"].rpartition(".")[2], payload["message"]) == ("OddError", "strange")
 
 
 def test_a_result_that_cannot_be_pickled_names_its_type(node: Node) -> None:
@@ -99,15 +100,13 @@ def test_a_result_over_the_limit_is_refused_in_words(make_node: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "number"), [("import sys; sys.exit(3)", "Exited", 3), ("import sys; sys.exit('why')", "Exited", 1), ("import os; os._exit(0)", "Exited", 0)]
+    ("code", "kind", "number"),
+    [("import sys; sys.exit(3)", "Exited", 3), ("import sys; sys.exit('why')", "Exited", 1), ("import os; os._exit(0)", "Exited", 0)],
 )
 def test_an_exit_without_a_result_says_its_code(node: Node, code: str, kind: str, number: int) -> None:
     """Scripts tell success by it; code 0 by os._exit says that no result came."""
 
-    def leave() -> None:
-        exec(code)
-
-    report = node.run(leave)
+    report = node.run(script(f"def leave():\n    {code}")["leave"])
     assert (report["exit"]["kind"], report["exit"]["code"]) == (kind, number)
     assert report["result"] is None
 
@@ -116,10 +115,7 @@ def test_an_exit_without_a_result_says_its_code(node: Node, code: str, kind: str
 def test_sys_exit_of_zero_is_success_with_no_value(node: Node, code: str) -> None:
     """A script that ends by it has done well."""
 
-    def leave() -> None:
-        exec(f"import sys; sys.exit({code})")
-
-    assert node.value(leave) is None
+    assert node.value(script(f"def leave():\n    import sys\n    sys.exit({code})")["leave"]) is None
 
 
 def test_a_signal_is_named_and_the_last_lines_are_kept(node: Node) -> None:
@@ -182,24 +178,21 @@ def test_multiprocessing_finds_the_functions_of_the_script(either: Node, method:
 def test_the_end_of_the_process_is_that_of_a_script(node: Node) -> None:
     """Handlers run, threads are joined, buffers of open files go out."""
 
-    def work() -> str:
-        import atexit
-        import threading
-        import time
-
-        global kept
-        kept = open("left-open.txt", "w")
-        kept.write("flushed")
-        atexit.register(lambda: print("handler", open("left-open.txt").read() == ""))
-        threading.Thread(target=lambda: (time.sleep(0.05), print("thread"))).start()
-        print("no newline", end="")
-        return kept.name
-
-    report = node.run(work)
+    source = (
+        "import atexit, threading, time\n"
+        "def say(text, pause=0):\n    time.sleep(pause)\n    print(text)\n"
+        "def work():\n"
+        "    global kept\n"
+        "    kept = open('left-open.txt', 'w')\n"
+        "    kept.write('flushed')\n"
+        "    atexit.register(say, 'handler')\n"
+        "    threading.Thread(target=say, args=('thread', 0.05)).start()\n"
+        "    print('no newline', end='')\n"
+    )
+    report = node.run(script(source)["work"])
     assert report["exit"]["kind"] == "Returned"
-    assert node.log(report["run"]) == b"no newlinethread\nhandler True\n"
-    work_folder = next((node.folder / "node/runs").iterdir()) / "work"
-    assert (work_folder / "left-open.txt").read_text() == "flushed"
+    assert node.log(report["run"]) == b"no newlinethread\nhandler\n"
+    assert (node.folder_of(report["run"]) / "work/left-open.txt").read_text() == "flushed"
 
 
 def test_an_exit_in_an_exit_handler_does_not_lose_the_result(node: Node) -> None:
@@ -263,22 +256,20 @@ def test_code_beside_the_script_comes_first_and_its_files_can_be_read(node: Node
     """As on the laptop, where the script's folder is first on sys.path; children find it too."""
     code = node.blobs.readable(zipped(random="answer = 42", package__part="text = open(__file__).read()"))
 
-    def work() -> tuple[int, bool, str]:
-        import subprocess
-        import sys
-
-        from package import part
-
-        child = subprocess.run([sys.executable, "-c", "import random; print(random.answer)"], capture_output=True, text=True, check=True)
-        return int(child.stdout), "open" in part.text, os.path.basename(os.getcwd())
-
-    assert node.value(work, inputs={"code": code}) == (42, True, "code")
+    source = (
+        "import os, subprocess, sys\n"
+        "def work():\n"
+        "    from package import part\n"
+        "    child = subprocess.run([sys.executable, '-c', 'import random; print(random.answer)'], capture_output=True, check=True)\n"
+        "    return int(child.stdout), 'open' in part.text, os.path.basename(os.getcwd())\n"
+    )
+    assert node.value(script(source)["work"], inputs={"code": code}) == (42, True, "code")
 
 
 def test_a_working_dir_is_where_the_function_starts(node: Node) -> None:
     """Relative paths in user code mean it."""
     folder = node.blobs.readable(zipped(data="here"))
-    assert node.value(lambda: open("data.py").read(), inputs={"working_dir": folder}, env={"working_dir": True}) == "here"
+    assert node.value(lambda: Path("data.py").read_text(), inputs={"working_dir": folder}, env={"working_dir": True}) == "here"
 
 
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/../../out"])
@@ -325,14 +316,10 @@ def test_torch_gets_its_share_when_it_first_touches_cuda(node: Node) -> None:
         "    _lazy_call = staticmethod(lambda call: cuda.lazy.append(call))\n"
     )
 
-    def work() -> tuple[int, list[tuple[float, int]]]:
-        import torch
-
-        before = len(torch.cuda.calls)
-        torch.cuda.lazy[0]()
-        return before, torch.cuda.calls
-
-    assert node.value(work, inputs={"code": node.blobs.readable(zipped(torch=torch))}) == (0, [(0.1, 0)])
+    source = (
+        "def work():\n    import torch\n    before = len(torch.cuda.calls)\n    torch.cuda.lazy[0]()\n    return before, torch.cuda.calls"
+    )
+    assert node.value(script(source)["work"], inputs={"code": node.blobs.readable(zipped(torch=torch))}) == (0, [(0.1, 0)])
 
 
 def test_an_input_that_is_not_what_it_should_be_fails_the_set_up(node: Node) -> None:
