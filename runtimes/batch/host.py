@@ -12,6 +12,7 @@ import structlog
 from attrs import define, field
 
 from core.house import House
+from core.schedule import Pace
 from core.tick import tick
 from ports.cluster import Cluster
 from ports.errors import Unavailable
@@ -73,7 +74,8 @@ class Host:
 
     def _one_term(self, newest: int) -> int:
         cluster = self.connect()
-        self._term = Term(self.house, cluster, self.epochs, self.leadership.acquire, newest)
+        pace = Pace(ran=min(Pace().ran, self.tick_every))  # a biller can't bill what was not written down
+        self._term = Term(self.house, cluster, self.epochs, self.leadership.acquire, newest, pace)
         if self._stop.is_set():
             self._term.stop()
         self.scheduling = True

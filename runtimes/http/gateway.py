@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import sys
 from typing import Annotated
@@ -90,7 +91,11 @@ def _log() -> None:
         structlog.processors.format_exc_info if not sys.stderr.isatty() else structlog.processors.StackInfoRenderer(),
         renderer,
     ]
-    structlog.configure(processors=processors, logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 
 
 def main() -> int:
