@@ -53,6 +53,10 @@ class VramLedger:
         """Of the nodes that are there, drained ones too."""
         return tuple(name for name, node in self._nodes.items() if node.present)
 
+    def __contains__(self, name: object) -> bool:
+        """Whether a node of that name is there, drained or not."""
+        return (node := self._nodes.get(str(name))) is not None and node.present
+
     def add_node(self, name: str, owner: str, gpus: Sequence[Gpu], drain: bool = False) -> None:
         """A node joins, or comes back: what was booked on it and is not released counts again. Raises Invalid."""
         if not name or type(name) is not str:

@@ -43,11 +43,11 @@ def running(status: JobStatus, now: Instant) -> JobStatus:
     return evolve(status.with_run(evolve(run, state=RunState.RUNNING, started_at=now)), phase=Phase.RUNNING)
 
 
-def ended(job: Job, how: Exit, ran: Span, now: Instant) -> JobStatus:
-    """The run is over and its time is known: compute billing stops here."""
+def ended(job: Job, how: Exit, ran: Span, now: Instant, at_large: bool = False) -> JobStatus:
+    """The run is over and its time is known: compute billing stops here. at_large: nobody can say that its processes are gone."""
     status = job.status
     run = evolve(_run(status), state=RunState.ENDED, ended_at=now, ran=max(ran, _run(status).ran), exit=how)
-    outcome, reason, message = verdict(job, how)
+    outcome, reason, message = verdict(job, how, at_large)
     return closing(evolve(status.with_run(run)), outcome, reason, message)
 
 
@@ -65,6 +65,8 @@ def closing(status: JobStatus, outcome: Phase, reason: str, message: str = "") -
 def stored(status: JobStatus, report: RunReport, now: Instant) -> JobStatus:
     """The agent has uploaded all that the run left."""
     found = report.result
+    if found is None and _returned(status):
+        return nothing_to_store(status, "NoResult", now)
     result = Result(found.key, found.size, found.sha256, found.raised) if found is not None else None
     return evolve(status.with_condition(RESULT_STORED, ConditionStatus.TRUE, now, "Stored"), result=result)
 
@@ -72,15 +74,15 @@ def stored(status: JobStatus, report: RunReport, now: Instant) -> JobStatus:
 def nothing_to_store(status: JobStatus, reason: str, now: Instant) -> JobStatus:
     """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed."""
     status = status.with_condition(RESULT_STORED, ConditionStatus.TRUE, now, reason)
-    how = _run(status).exit
-    if how is None or how.kind not in (ExitKind.RETURNED, ExitKind.RAISED):
+    if not _returned(status):
         return status
     message = "It ran, but its result was lost before it could be stored."
     return evolve(status, outcome=Phase.FAILED, reason="ResultLost", message=message)
 
 
-def never_ran(message: str) -> Exit:
-    return Exit(ExitKind.NEVER_RAN, message=message)
+def _returned(status: JobStatus) -> bool:
+    how = _run(status).exit
+    return how is not None and how.kind is ExitKind.RETURNED
 
 
 def closed(status: JobStatus, charged: Credits, now: Instant, billed: bool, alarm: str = "") -> JobStatus:
@@ -94,15 +96,16 @@ def closed(status: JobStatus, charged: Credits, now: Instant, billed: bool, alar
     return evolve(status, phase=status.outcome or Phase.FAILED, charged=charged)
 
 
-def verdict(job: Job, how: Exit) -> tuple[Phase, str, str]:
+def verdict(job: Job, how: Exit, at_large: bool = False) -> tuple[Phase, str, str]:
     """The terminal phase that an exit leads to, its reason and what people are told.
 
-    A function that returned has returned, also when a cancel or an empty balance came a moment before.
+    A function that returned has returned, also when a cancel or an empty balance came a moment before. And Cancelled
+    says that every process is gone: of a run at large nobody can say that.
     """
     status = job.status
     if how.kind is ExitKind.RETURNED:
         return Phase.COMPLETED, "Returned", ""
-    if status.cancel is not None:
+    if status.cancel is not None and not at_large:
         return Phase.CANCELLED, "Cancelled", "Cancelled by its user."
     if how.kind is ExitKind.KILLED and status.holds(LOW_BALANCE):
         return Phase.FAILED, "BalanceExhausted", "Ended because the balance was used up. Top up and submit again."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from core.house import Terms
 from ports.cluster import ReportState, RunReport
@@ -66,20 +66,27 @@ class Kill:
 
 @frozen
 class End:
-    """Every process of the run is gone, or its node is lost. lost: its slots go to quarantine first."""
+    """Every process of the run is gone, or a node is lost. lost: nodes whose slots go to quarantine first."""
 
     exit: Exit
     ran: Span
-    lost: bool = False
+    lost: tuple[str, ...] = ()
 
 
 @frozen
 class Requeue:
-    """The run ended before the user's code started: another attempt. lost: its slots go to quarantine first."""
+    """The run ended before the user's code started: another attempt. lost: nodes whose slots go to quarantine first."""
 
     exit: Exit
     why: str
-    lost: bool = False
+    lost: tuple[str, ...] = ()
+
+
+@frozen
+class Renew:
+    """The permission to upload that these nodes' agents have may have expired."""
+
+    nodes: tuple[str, ...]
 
 
 @frozen
@@ -101,19 +108,37 @@ class Close:
     """All that remains is to settle the money and write the manifest."""
 
 
-Step = Wait | Fund | Queue | CloseUnplaced | Prepare | Start | Go | Kill | End | Requeue | Stored | NothingToStore | Close
+Step = Wait | Fund | Queue | CloseUnplaced | Prepare | Start | Go | Kill | Renew | End | Requeue | Stored | NothingToStore | Close
 
 
 @frozen
 class NodeView:
-    """What the scheduler knows of a run's node. answered: its agent has said hello in this term and can be asked.
-    gone: declared so by an admin. silent: for how long it can't be asked. last_ran: of this run, the last proof of life."""
+    """What the scheduler knows of a run's node.
+
+    answered: its agent has said hello in this term and can be asked. gone: declared so by an admin. silent: for how long
+    it can't be asked. last_ran: of this run, the last proof of life. report: what its agent says of the run, None if it
+    does not know it. absent: without a report, the run can't be there and none of our commands will bring it there.
+    refused: why the agent will not have it. stale: its permission to upload is old, or it says that it can't upload.
+    """
 
     answered: bool
     gone: bool = False
     silent: Span = Span(0)
     last_ran: Span = Span(0)
     report: RunReport | None = None
+    absent: bool = True
+    refused: str = ""
+    stale: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Its agent says that every process of the run is gone."""
+        return self.report is not None and self.report.state is ReportState.GONE
+
+    @property
+    def clear(self) -> bool:
+        """Nothing of the run is there, and nothing can come."""
+        return self.gone or self.over or (self.answered and self.report is None and self.absent)
 
 
 def next_step(job: Job, nodes: Mapping[str, NodeView], now: Instant, terms: Terms) -> Step:
@@ -150,29 +175,32 @@ def _pending(job: Job, now: Instant, terms: Terms) -> Step:
 
 
 def _live(job: Job, run: Run, nodes: Mapping[str, NodeView], terms: Terms) -> Step:
-    names = tuple(dict.fromkeys(slot.node for slot in run.placement))
-    views = {name: nodes.get(name, NodeView(answered=False)) for name in names}
-    reports = {name: view.report for name, view in views.items()}
-    over = {name for name, report in reports.items() if report is not None and report.state is ReportState.GONE}
-    lost = {name for name, view in views.items() if name not in over and _is_lost(run, view, terms)}
-    if over | lost == set(names):
-        return _ended(run, views, lost)
-    asked = tuple(name for name in names if views[name].answered and name not in over)
-    if over or lost:
+    views = _of(run, nodes)
+    lost = tuple(name for name, view in views.items() if not view.over and _is_lost(run, view, terms))
+    rest = {name: view for name, view in views.items() if name not in lost and not view.over}
+    if lost or _must_end(job, run, views):
+        still = tuple(name for name, view in rest.items() if not view.clear)
+        if not still:
+            return _ended(run, views, lost)
+        asked = tuple(name for name in still if views[name].answered)
         return Kill(asked) if asked else Wait()
-    if job.status.cancel is not None or job.status.holds(LOW_BALANCE):
-        unknown = tuple(name for name in asked if reports[name] is None)
-        if run.state is RunState.BOOKED and len(unknown) == len(names):
-            return _never()
-        return Kill(asked) if asked else Wait()
-    unknown = tuple(name for name in asked if reports[name] is None)
+    if not rest:
+        return _ended(run, views, ())
     if run.state is RunState.BOOKED:
+        unknown = tuple(name for name, view in rest.items() if view.answered and view.report is None)
         if unknown:
             return Prepare(unknown)
-        ready = [report for report in reports.values() if report is not None and report.state is not ReportState.PREPARING]
-        return Start() if len(ready) == len(names) else Wait()
-    idle = tuple(name for name in asked if (report := reports[name]) is not None and report.state is ReportState.READY)
-    return Go(idle) if idle else Wait()
+        ready = all(view.answered and view.report is not None and view.report.state is not ReportState.PREPARING for view in rest.values())
+        return Start() if ready else _renew(rest)
+    idle = tuple(
+        name for name, view in rest.items() if view.answered and view.report is not None and view.report.state is ReportState.READY
+    )
+    return Go(idle) if idle else _renew(rest)
+
+
+def _of(run: Run, nodes: Mapping[str, NodeView]) -> dict[str, NodeView]:
+    """The views of its nodes, in the order of its placement."""
+    return {name: nodes.get(name, NodeView(answered=False)) for name in dict.fromkeys(slot.node for slot in run.placement)}
 
 
 def _is_lost(run: Run, view: NodeView, terms: Terms) -> bool:
@@ -182,30 +210,69 @@ def _is_lost(run: Run, view: NodeView, terms: Terms) -> bool:
     return run.state is RunState.RUNNING and view.answered and view.report is None
 
 
-def _ended(run: Run, views: Mapping[str, NodeView], lost: set[str]) -> Step:
+def _must_end(job: Job, run: Run, views: Mapping[str, NodeView]) -> bool:
+    """Nobody wants it any more, or one of its nodes can't do its part: then none of the others goes on for nothing."""
+    if job.status.cancel is not None or job.status.holds(LOW_BALANCE):
+        return True
+    if any(view.report is not None and view.over and not _returned(view.report) for view in views.values()):
+        return True
+    return run.state is RunState.BOOKED and any(view.over or view.refused for view in views.values())
+
+
+def _returned(report: RunReport) -> bool:
+    return report.exit is not None and report.exit.kind is ExitKind.RETURNED
+
+
+def _renew(views: Mapping[str, NodeView]) -> Step:
+    """What is left to do where there is nothing to do: keep the permission to upload fresh."""
+    stale = tuple(
+        name for name, view in views.items() if view.answered and view.stale and view.report is not None and not view.report.stored
+    )
+    return Renew(stale) if stale else Wait()
+
+
+def _ended(run: Run, views: Mapping[str, NodeView], lost: tuple[str, ...]) -> Step:
     reports = [view.report for view in views.values() if view.report is not None]
+    at_large = tuple(name for name in lost if not views[name].answered and not views[name].gone)
     ran = max([run.ran, *(report.ran for report in reports), *(view.last_ran for view in views.values())])
     started = run.state is RunState.RUNNING and (bool(lost) or any(report.started for report in reports))
-    exits = [report.exit for report in reports if report.exit is not None]
-    if lost and not any(_is_final(exit_) for exit_ in exits):
-        unanswered = any(not views[name].answered for name in lost)
-        message = "Its node can't be asked any more." if unanswered else "Its node's agent does not know it any more."
-        how = Exit(ExitKind.RUNNER_LOST, message=message)
-        return End(how, ran, unanswered) if started else _never(message, lost=unanswered)
-    how = next(
-        (each for each in exits if _is_final(each)), exits[0] if exits else Exit(ExitKind.RUNNER_LOST, message="Its agent gave no exit.")
-    )
-    if not started and how.kind in (ExitKind.NEVER_RAN, ExitKind.RUNNER_LOST):
-        return Requeue(how, "Its process ended before the function started; it will be tried again.")
-    return End(how, ran)
+    how = _worst([report.exit for report in reports if report.exit is not None], _loss(views, lost), started)
+    if started or how.kind not in (ExitKind.NEVER_RAN, ExitKind.KILLED):
+        return End(how, ran, at_large)
+    refused = next((f"{name} refused it: {view.refused}" for name, view in views.items() if view.refused), "")
+    why = refused or how.message or "Its process ended before the function started; it will be tried again."
+    return Requeue(Exit(ExitKind.NEVER_RAN, message=refused or how.message), why, at_large)
 
 
-def _is_final(how: Exit) -> bool:
-    return how.kind not in (ExitKind.NEVER_RAN, ExitKind.RUNNER_LOST)
+def _loss(views: Mapping[str, NodeView], lost: tuple[str, ...]) -> str:
+    """What is to be said of lost nodes, "" if there are none."""
+    if not lost:
+        return ""
+    if any(views[name].gone for name in lost):
+        return "Its node was declared gone."
+    unanswered = any(not views[name].answered for name in lost)
+    return "Its node can't be asked any more." if unanswered else "Its node's agent does not know it any more."
 
 
-def _never(message: str = "", lost: bool = False) -> Step:
-    return Requeue(Exit(ExitKind.NEVER_RAN, message=message), message or "It will be tried again.", lost)
+_BLAME = (ExitKind.RAISED, ExitKind.SETUP_FAILED, ExitKind.SIGNALLED, ExitKind.EXITED)  # what made the others end, first
+
+
+def _worst(exits: list[Exit], loss: str, started: bool) -> Exit:
+    """Of the exits of all its processes, the one that says why the run ended."""
+    blamed = [each for kind in _BLAME for each in exits if each.kind is kind]
+    if blamed:
+        return blamed[0]
+    if loss:
+        return Exit(ExitKind.RUNNER_LOST if started else ExitKind.NEVER_RAN, message=loss)
+    for kind in (ExitKind.RUNNER_LOST, ExitKind.NEVER_RAN):
+        found = next((each for each in exits if each.kind is kind), None)
+        if found is not None:
+            return evolve(found, kind=ExitKind.RUNNER_LOST if started else ExitKind.NEVER_RAN)
+    for kind in (ExitKind.KILLED, ExitKind.RETURNED):
+        found = next((each for each in exits if each.kind is kind), None)
+        if found is not None:
+            return found
+    return Exit(ExitKind.RUNNER_LOST if started else ExitKind.NEVER_RAN, message="Its agent gave no exit." if started else "")
 
 
 def _closing(job: Job, run: Run, nodes: Mapping[str, NodeView], now: Instant, terms: Terms) -> Step:
@@ -213,19 +280,20 @@ def _closing(job: Job, run: Run, nodes: Mapping[str, NodeView], now: Instant, te
         return Close()
     if run.exit is None or run.exit.kind is ExitKind.NEVER_RAN:
         return NothingToStore("NeverRan")
-    if run.exit.kind is ExitKind.RUNNER_LOST and all(_silent(nodes, slot.node) for slot in run.placement):
-        return NothingToStore("Lost")
-    views = [nodes.get(name, NodeView(answered=False)) for name in dict.fromkeys(slot.node for slot in run.placement)]
-    for view in views:
-        if view.report is not None and view.report.stored:
-            return Stored(view.report)
-    if all(view.gone or (view.answered and view.report is None) for view in views):
-        return NothingToStore("Lost")
-    if run.ended_at is not None and now - run.ended_at > terms.result_bound:
-        return NothingToStore("GivenUp")
-    return Wait()
+    views = _of(run, nodes)
+    stored = [view.report for view in views.values() if view.report is not None and view.report.stored]
+    waited = {name: view for name, view in views.items() if not _has_given(run, view, terms)}
+    given_up = run.ended_at is not None and now - run.ended_at > terms.result_bound
+    if waited and not given_up:
+        return _renew(waited)
+    if stored:
+        return Stored(next((report for report in stored if report.result is not None), stored[0]))
+    return NothingToStore("GivenUp" if waited else "Lost")
 
 
-def _silent(nodes: Mapping[str, NodeView], name: str) -> bool:
-    view = nodes.get(name)
-    return view is None or not view.answered
+def _has_given(run: Run, view: NodeView, terms: Terms) -> bool:
+    """Whether that node has uploaded all that it will ever upload."""
+    if view.gone or (view.report is not None and view.report.stored):
+        return True
+    lost = run.exit is not None and run.exit.kind is ExitKind.RUNNER_LOST and view.silent > terms.lost_after
+    return lost or (view.answered and view.report is None)

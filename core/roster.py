@@ -2,126 +2,159 @@
 
 A record's status is written on change, and for the running times at most once in a while; its spec belongs to the
 operator and is read again and again. The ledger follows: a node that can't be asked offers nothing.
+
+A record's epoch says whose term wrote it last. A term that finds a newer one there has been deposed and writes no more;
+one that finds what a predecessor wrote late takes over what only that one knew: quarantine and running times.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from attrs import define, evolve, field
 
 from core.fleet import GpuClass, unknown_gpu, unknown_node
 from core.ledger import VramLedger
 from core.next_step import NodeView
-from ports.cluster import ClusterNode, Hello, RunReport
-from ports.errors import Conflict
+from ports.cluster import ClusterNode, Hello, ReportState, RunReport
+from ports.errors import Conflict, Refused, StaleEpoch
 from ports.nodes import Gpu, NodeRecord, NodeRecords, NodeState, NodeStatus, Quarantine
 from ports.units import Span
-from ports.workloads import Run, RunId, Slot
+from ports.workloads import RunId, Slot
+
+NAP = Span.of(seconds=5)  # of silence, the most that one round may add: a scheduler that slept itself has proved nothing
+GRACE = Span.of(seconds=10)  # for a node to say hello to a new term, until its record says that it does not answer
+_ORDER = {ReportState.PREPARING: 0, ReportState.READY: 1, ReportState.RUNNING: 2, ReportState.GONE: 3}
 
 
 @define
 class Node:
-    """record: as it should be stored. silent_since: on the clock that never jumps; None while it answers."""
+    """record: as it should be stored. saved: as it is stored, to our knowledge. silent: for how long it can't be asked."""
 
     record: NodeRecord
     saved: NodeRecord
     answered: bool = False
-    silent_since: Span | None = None
+    silent: Span = Span(0)
     label_owner: str = ""
     problem: str = ""
     reports: dict[RunId, RunReport] = field(factory=dict)
     ran: dict[RunId, Span] = field(factory=dict)
     ran_saved_at: Span = Span(0)
 
+    @property
+    def name(self) -> str:
+        return self.record.name
+
 
 class Roster:
-    """Not thread-safe: the scheduler's thread alone works with it."""
+    """Not thread-safe: the scheduler's thread alone works with it.
 
-    def __init__(self, records: NodeRecords, ledger: VramLedger, ran_every: Span) -> None:
+    lost_after: a node silent for so long is not counted on any more. capacity: of the nodes that are counted on, as if
+    nothing ran there.
+    """
+
+    def __init__(self, records: NodeRecords, ledger: VramLedger, epoch: int, ran_every: Span, lost_after: Span) -> None:
         self._records = records
         self._ledger = ledger
-        self._ran_every = ran_every
+        self._epoch = epoch
+        self._ran_every, self._lost_after = ran_every, lost_after
         self._nodes: dict[str, Node] = {}
-        self._fitted: set[str] = set()  # nodes that are in the ledger
+        self._now: Span | None = None
         self._classes: tuple[GpuClass, ...] | None = None
+        self.capacity = VramLedger()
 
-    def load(self, now: Span) -> None:
+    def load(self) -> None:
         """Take up all records; until a node answers, its GPUs are known but offer nothing."""
         for record in self._records.list():
-            self._nodes[record.name] = Node(record, record, silent_since=now)
-            self._fit(self._nodes[record.name])
+            node = self._nodes[record.name] = Node(record, record)
+            self._remember_ran(node, record)
+            self._fit(node)
             for each in record.status.quarantine:
                 self._ledger.quarantine(RunId.parse(each.run), [Slot(record.name, each.gpu, each.mib)])
 
-    def up(self, seen: ClusterNode, hello: Hello, address: str, epoch: int) -> Node:
-        """Its agent has answered hello in this term: it can be asked, and has swept."""
-        node = self._nodes.get(seen.name)
+    def expect(self, name: str) -> Node:
+        """That node, known or not: something is placed there."""
+        node = self._nodes.get(name)
         if node is None:
-            blank = NodeRecord(seen.name)
-            node = self._nodes[seen.name] = Node(blank, blank)
-        node.answered, node.silent_since, node.label_owner, node.problem = True, None, seen.owner, seen.problem
+            node = self._nodes[name] = Node(NodeRecord(name), NodeRecord(name))
+        return node
+
+    def up(self, seen: ClusterNode, hello: Hello, address: str) -> Node:
+        """Its agent has answered hello in this term: it can be asked, and has swept."""
+        node = self.expect(seen.name)
+        node.answered, node.silent, node.label_owner, node.problem = True, Span(0), seen.owner, seen.problem
         node.reports = {report.run: report for report in hello.runs}
-        node.ran = {report.run: report.ran for report in hello.runs}
-        status = evolve(
-            node.record.status,
-            gpus=hello.gpus,
-            agent=address,
-            epoch=epoch,
-            python=hello.python,
-            cloudpickle=hello.cloudpickle,
-        )
+        for report in hello.runs:
+            node.ran[report.run] = max(report.ran, node.ran.get(report.run, Span(0)))
+        status = evolve(node.record.status, gpus=hello.gpus, agent=address, python=hello.python, cloudpickle=hello.cloudpickle)
         node.record = evolve(node.record, status=status)
         self._judge(node)
         return node
 
-    def down(self, name: str, why: str, now: Span) -> None:
+    def down(self, name: str, why: str) -> None:
         """It can't be asked. What runs there may run on; what waits goes elsewhere. One never heard of is noted too."""
-        node = self._nodes.get(name)
-        if node is None:
-            node = self._nodes[name] = Node(NodeRecord(name), NodeRecord(name))
-        if node.answered:
-            node.answered, node.silent_since = False, now
-        elif node.silent_since is None:
-            node.silent_since = now
+        node = self.expect(name)
+        node.answered = False
         self._judge(node, why)
 
+    def pass_time(self, now: Span) -> list[str]:
+        """Count how long the silent ones have been silent; gives those that are lost, or count again, from now on."""
+        nap = Span(0) if self._now is None else min(now - self._now, NAP)
+        self._now = now
+        moved = []
+        for node in self._nodes.values():
+            if node.answered:
+                continue
+            before, node.silent = node.silent, node.silent + nap
+            if before <= GRACE < node.silent and node.record.status.state is NodeState.READY:
+                self._judge(node)
+            if before <= self._lost_after < node.silent:
+                self._fit(node)
+                moved.append(node.name)
+        return moved
+
     def refresh_specs(self) -> set[str]:
-        """Read what operators have set; gives the nodes whose spec is another now."""
+        """Read what operators have set; gives the nodes whose spec is another now. Raises StaleEpoch."""
         changed = set()
         for stored in self._records.list():
             node = self._nodes.get(stored.name)
             if node is None:
-                node = self._nodes[stored.name] = Node(stored, stored, silent_since=Span(0))
+                node = self._nodes[stored.name] = Node(stored, stored)
                 changed.add(stored.name)
-            elif node.record.spec != stored.spec:
-                changed.add(stored.name)
-            node.saved = stored
-            node.record = evolve(node.record, spec=stored.spec, version=stored.version)
+            elif node.saved.version != stored.version:
+                if node.record.spec != stored.spec:
+                    changed.add(stored.name)
+                self._meet(node, stored)
             if stored.name in changed:
                 self._judge(node, node.record.status.reason)
         return changed
 
     def reported(self, name: str, reports: tuple[RunReport, ...], ran: dict[RunId, Span]) -> None:
+        """A run only moves forward: an older report that comes later says nothing."""
         node = self._nodes.get(name)
         if node is None:
             return
         for report in reports:
-            node.reports[report.run] = report
+            known = node.reports.get(report.run)
+            if known is None or (_ORDER[report.state], report.stored) >= (_ORDER[known.state], known.stored):
+                node.reports[report.run] = report
             node.ran[report.run] = max(report.ran, node.ran.get(report.run, Span(0)))
         for run, span in ran.items():
             node.ran[run] = max(span, node.ran.get(run, Span(0)))
 
-    def forget(self, run: RunId) -> None:
-        for node in self._nodes.values():
+    def forget(self, name: str, run: RunId) -> None:
+        """Its agent has forgotten that run."""
+        node = self._nodes.get(name)
+        if node is not None:
             node.reports.pop(run, None)
             node.ran.pop(run, None)
 
-    def view(self, name: str, run: RunId, now: Span) -> NodeView:
+    def view(self, name: str, run: RunId) -> NodeView:
         node = self._nodes.get(name)
         if node is None:
-            return NodeView(answered=False, silent=now)
-        silent = now - node.silent_since if node.silent_since is not None else Span(0)
+            return NodeView(answered=False)
         ran = max(node.ran.get(run, Span(0)), node.record.status.ran.get(str(run), Span(0)))
-        return NodeView(node.answered, node.record.spec.gone, silent, ran, node.reports.get(run))
+        return NodeView(node.answered, node.record.spec.gone, node.silent, ran, node.reports.get(run))
 
     def get(self, name: str) -> Node | None:
         return self._nodes.get(name)
@@ -156,24 +189,32 @@ class Roster:
     def all(self) -> tuple[Node, ...]:
         return tuple(self._nodes.values())
 
-    def quarantine(self, run: Run) -> None:
-        """Note a lost run's slots on the records of its nodes, durably, before its object may say that it ended."""
-        for name in {slot.node for slot in run.placement}:
-            node = self._nodes.get(name)
-            if node is None or node.record.spec.gone:
-                continue
-            lost = tuple(Quarantine(str(run.id), slot.gpu, slot.mib) for slot in run.placement if slot.node == name)
-            kept = tuple(each for each in node.record.status.quarantine if each.run != str(run.id))
-            node.record = evolve(node.record, status=evolve(node.record.status, quarantine=kept + lost))
-            self.save(node)
-        self._ledger.quarantine(run.id)
+    def quarantine(self, run: RunId, slots: Iterable[Slot]) -> list[Node]:
+        """Keep slots from everybody until the run is gone for certain; gives the nodes whose records say so now, to be saved."""
+        noted, kept = [], tuple(slots)
+        for name in dict.fromkeys(slot.node for slot in kept):
+            node = self.expect(name)
+            mine = tuple(Quarantine(str(run), slot.gpu, slot.mib) for slot in kept if slot.node == name)
+            others = tuple(each for each in node.record.status.quarantine if each.run != str(run))
+            if set(mine) | set(others) != set(node.record.status.quarantine):
+                node.record = evolve(node.record, status=evolve(node.record.status, quarantine=others + mine))
+            noted.append(node)
+        self._ledger.quarantine(run, kept)
+        return noted
 
-    def lift(self, node: Node, run_text: str) -> None:
-        """That run is gone from that node for certain."""
-        kept = tuple(each for each in node.record.status.quarantine if each.run != run_text)
-        if len(kept) != len(node.record.status.quarantine):
-            node.record = evolve(node.record, status=evolve(node.record.status, quarantine=kept))
-            self._ledger.lift(run_text, node.record.name)
+    def lift(self, name: str, run: RunId) -> bool:
+        """That run is gone from that node for certain, or booked again. False if nothing of it was kept."""
+        node = self._nodes.get(name)
+        kept = tuple(each for each in node.record.status.quarantine if each.run != str(run)) if node is not None else ()
+        if node is None or len(kept) == len(node.record.status.quarantine):
+            return False
+        node.record = evolve(node.record, status=evolve(node.record.status, quarantine=kept))
+        self._ledger.lift(run, name)
+        return True
+
+    def quarantined(self, name: str) -> tuple[RunId, ...]:
+        node = self._nodes.get(name)
+        return tuple(dict.fromkeys(RunId.parse(each.run) for each in node.record.status.quarantine)) if node is not None else ()
 
     def save_all(self, now: Span) -> None:
         """Write the records that are not as they should be; running times at most once per `ran_every`."""
@@ -187,57 +228,90 @@ class Roster:
                 self.save(node)
 
     def save(self, node: Node) -> None:
+        """Raises StaleEpoch if a newer term has written there, Unavailable."""
         while True:
+            node.record = evolve(node.record, status=evolve(node.record.status, epoch=self._epoch))
             try:
                 node.saved = self._records.put_status(node.record)
             except Conflict:
-                stored = self._records.get(node.record.name)
-                node.record = evolve(
-                    node.record,
-                    version=stored.version if stored is not None else "",
-                    spec=stored.spec if stored is not None else node.record.spec,
-                )
+                self._meet(node, self._records.get(node.name) or NodeRecord(node.name))
                 continue
             node.record = node.saved
             return
+
+    def _meet(self, node: Node, stored: NodeRecord) -> None:
+        """Somebody else has written the record: an operator its spec, or another term its status."""
+        if stored.status.epoch > self._epoch:
+            raise StaleEpoch(f"The record of {node.name} was written by a newer term.", newest=stored.status.epoch)
+        known = {each.run for each in (*node.saved.status.quarantine, *node.record.status.quarantine)}
+        late = tuple(each for each in stored.status.quarantine if each.run not in known)
+        for each in late:
+            self._ledger.quarantine(RunId.parse(each.run), [Slot(node.name, each.gpu, each.mib)])
+        self._remember_ran(node, stored)
+        status = evolve(node.record.status, quarantine=node.record.status.quarantine + late)
+        changed = node.record.spec != stored.spec
+        node.record = evolve(node.record, version=stored.version, spec=stored.spec, status=status)
+        node.saved = stored
+        if changed:
+            self._judge(node, node.record.status.reason)
+
+    @staticmethod
+    def _remember_ran(node: Node, stored: NodeRecord) -> None:
+        for text, span in stored.status.ran.items():
+            run = RunId.parse(text)
+            node.ran[run] = max(span, node.ran.get(run, Span(0)))
 
     def _judge(self, node: Node, why: str = "") -> None:
         """State, owner and reason of a node, as they follow from what is known; the ledger follows."""
         spec, status = node.record.spec, node.record.status
         owner = spec.owner or node.label_owner or status.owner
-        state, reason = NodeState.READY, ""
-        if spec.gone:
-            state, reason = NodeState.GONE, "Declared gone by an admin."
-        elif not node.answered:
-            state, reason = NodeState.UNREACHABLE, why or "Its agent does not answer."
-        elif node.problem:
-            state, reason = NodeState.UNFIT, node.problem
-        elif not status.gpus:
-            state, reason = NodeState.UNFIT, "It has no GPU that its agent can see."
-        elif not owner:
-            state, reason = (
-                NodeState.UNFIT,
-                "Nobody has said whose it is: set its owner by PUT /v1/admin/nodes, or label it gridweave.io/owner.",
-            )
-        elif spec.owner and node.label_owner and spec.owner != node.label_owner:
-            state, reason = NodeState.UNFIT, f"Its record says that it is {spec.owner}'s, its label {node.label_owner}'s."
+        state, reason = _state(node, owner, why)
         changed: NodeStatus = evolve(status, state=state, reason=reason, owner=owner)
         if spec.gone:
             for each in status.quarantine:
-                self._ledger.lift(each.run, node.record.name)
+                self._ledger.lift(each.run, node.name)
             changed = evolve(changed, quarantine=(), ran={})
         node.record = evolve(node.record, status=changed)
-        self._fit(node)
+        try:
+            self._fit(node)
+        except Refused as error:  # what it says of itself can't be: it gets no work, and the others go on
+            node.record = evolve(node.record, status=evolve(changed, state=NodeState.UNFIT, reason=str(error)))
+            self._ledger.remove_node(node.name)
+            self.capacity.remove_node(node.name)
 
     def _fit(self, node: Node) -> None:
         """Make the ledger's picture of a node that of its record."""
-        name, spec, status = node.record.name, node.record.spec, node.record.status
+        spec, status = node.record.spec, node.record.status
         self._classes = None
-        if spec.gone or not status.gpus or not status.owner:
-            self._ledger.remove_node(name)
-            self._fitted.discard(name)
-            return
-        drain = spec.drain or status.state is not NodeState.READY
-        put = self._ledger.update_node if name in self._fitted else self._ledger.add_node
-        put(name, status.owner, status.gpus, drain)
-        self._fitted.add(name)
+        known = bool(status.gpus and status.owner and not spec.gone)
+        offers = node.answered and status.state is NodeState.READY and not spec.drain
+        counted = status.state in (NodeState.READY, NodeState.UNREACHABLE) and node.silent <= self._lost_after and not spec.drain
+        _put(self._ledger, node, known, not offers)
+        _put(self.capacity, node, known and counted, False)
+
+
+def _put(ledger: VramLedger, node: Node, present: bool, drain: bool) -> None:
+    name, status = node.name, node.record.status
+    if not present:
+        ledger.remove_node(name)
+    elif name in ledger:
+        ledger.update_node(name, status.owner, status.gpus, drain)
+    else:
+        ledger.add_node(name, status.owner, status.gpus, drain)
+
+
+def _state(node: Node, owner: str, why: str) -> tuple[NodeState, str]:
+    spec = node.record.spec
+    if spec.gone:
+        return NodeState.GONE, "Declared gone by an admin."
+    if not node.answered:
+        return NodeState.UNREACHABLE, why or "Its agent does not answer."
+    if node.problem:
+        return NodeState.UNFIT, node.problem
+    if not node.record.status.gpus:
+        return NodeState.UNFIT, "It has no GPU that its agent can see."
+    if not owner:
+        return NodeState.UNFIT, "Nobody has said whose it is: set its owner by PUT /v1/admin/nodes, or label it gridweave.io/owner."
+    if spec.owner and node.label_owner and spec.owner != node.label_owner:
+        return NodeState.UNFIT, f"Its record says that it is {spec.owner}'s, its label {node.label_owner}'s."
+    return NodeState.READY, ""

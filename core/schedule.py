@@ -2,50 +2,42 @@
 
 Level-triggered: what changed is marked, `round` looks at each marked job and takes its next step until there is
 none left, then offers the queue its turns. Every write is a compare-and-swap on the object, made before anything
-is launched by it; a conflict means to look again. Threads, sockets and retries are the runtime's business: it calls
-these methods one after another, and carries out what `send` and `settle` are given.
+is launched by it; a conflict, or no answer, means to read the object again before anything else is done with it.
+What comes in from outside only marks: nothing is lost by an error there. Threads, sockets and retries are the
+runtime's business: it calls these methods one after another, and carries out what `send` and `settle` are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 
 from attrs import evolve, frozen
 
 from core import lifecycle, next_step
-from core.commands import prepare_command
+from core.bookings import Bookings
+from core.commands import output_grant, prepare_command
 from core.house import House
 from core.ledger import NoRoom, VramLedger
 from core.next_step import NodeView
+from core.orphans import Orphans
 from core.owners import Pool
 from core.pricing import price
-from core.queue import Closed, Queue, Turn, narrowed
+from core.queue import Closed, Queue, Turn, narrowed, shape_of
 from core.roster import Roster
-from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Reports
-from ports.errors import Conflict
+from core.talks import PATIENCE, Talks
+from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports
+from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
 from ports.units import Span
-from ports.workloads import (
-    TERMINAL,
-    Ask,
-    Changes,
-    Job,
-    JobFilter,
-    JobStatus,
-    Phase,
-    Placement,
-    Run,
-    RunId,
-    RunState,
-)
+from ports.workloads import TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, RunId, RunState
 
 UNFINISHED = JobFilter(phases=frozenset(set(Phase) - TERMINAL))
+TROUBLES = 3  # jobs that may meet a service that does not answer until a round is cut short
 
 
 @frozen
 class Pace:
     """resend: an unanswered command is repeated after it. specs: how often operators' settings are read. ran: how
-    often running times are written to the node records."""
+    often running times are written to the node records. retry: of settling that failed."""
 
     resend: Span = Span(5_000)
     specs: Span = Span(2_000)
@@ -67,12 +59,17 @@ class Scheduler:
         self.epoch = epoch
         self._house, self._send, self._settle, self._pace = house, send, settle, pace
         self.ledger = VramLedger()
-        self.roster = Roster(house.nodes, self.ledger, pace.ran)
+        self.roster = Roster(house.nodes, self.ledger, epoch, pace.ran, house.terms.lost_after)
         self.queue = Queue()
+        self._talks = Talks(pace.resend)
+        self._bookings = Bookings(self.ledger, self.roster, self._talks)
+        self._orphans = Orphans(self.roster, self._talks, self._tell, self._stored_now, house.clock.elapsed)
         self._jobs: dict[str, Job] = {}
         self._dirty: dict[str, None] = {}
-        self._sent: dict[tuple[str, RunId, type], Span] = {}
+        self._stale: dict[str, None] = {}  # what is stored may be another than what is known: read it first
+        self._past: dict[str, set[str]] = {}  # versions of an object that are older than the known one
         self._settling: dict[str, Span] = {}
+        self._troubles: list[Unavailable] = []
         self._specs_read = Span(0)
         self._queue_moved = True
 
@@ -80,8 +77,7 @@ class Scheduler:
 
     def boot(self) -> None:
         """Take over: records first, then every unfinished object; bookings are adopted from what is stored."""
-        now = self._house.clock.elapsed()
-        self.roster.load(now)
+        self.roster.load()
         cursor = ""
         while True:
             page = self._house.workloads.list(UNFINISHED, cursor, 500)
@@ -92,93 +88,119 @@ class Scheduler:
                 return
 
     def changed(self, changes: Changes) -> None:
-        """Objects as the store says they are now."""
+        """Objects as the store said that they were, which may be a while ago: only what can't be old news is believed."""
         for job in changes.jobs:
             known = self._jobs.get(job.id)
-            if known is None or known.version != job.version:
+            if known is not None and (known.version == job.version or job.version in self._past.get(job.id, ())):
+                continue
+            first = known is None or not known.status.runs
+            if job.id not in self._stale and first and not job.status.runs and (known is None or known.uid == job.uid):
                 self._take(job)
+            elif known is not None or job.status.phase not in TERMINAL:
+                self._suspect(job.id)
         gone = changes.deleted
         if changes.whole:
             gone = tuple(self._jobs.keys() - {job.id for job in changes.jobs})
-        for job_id in gone:
-            self._drop(job_id)
+        for job_id in sorted(gone):
+            if job_id in self._jobs:
+                self._suspect(job_id)
 
     def node_up(self, seen: ClusterNode, hello: Hello, address: str) -> None:
-        node = self.roster.up(seen, hello, address, self.epoch)
-        known = {str(run) for run in node.reports}
-        for each in node.record.status.quarantine:
-            if each.run not in known:
-                self.roster.lift(node, each.run)
-        self._forget_sent(seen.name)
+        node = self.roster.up(seen, hello, address)
+        self._talks.again(seen.name)
         self._mark_node(seen.name)
-        for run in tuple(node.reports):
-            self._check_orphan(seen.name, run)
+        for run in (*node.reports, *self.roster.quarantined(seen.name)):
+            self._orphans.add(seen.name, run)
         self._queue_moved = True
 
     def node_down(self, name: str, why: str) -> None:
-        self.roster.down(name, why, self._house.clock.elapsed())
-        self._forget_sent(name)
+        self.roster.down(name, why)
         self._mark_node(name)
 
     def reported(self, name: str, reports: Reports) -> None:
         self.roster.reported(name, reports.reports, reports.ran)
         for report in reports.reports:
             job = self._jobs.get(report.run.workload)
-            if job is None or job.status.run is None or job.status.run.id != report.run or job.status.run.state is RunState.ENDED:
-                self._check_orphan(name, report.run)
+            run = job.status.run if job is not None else None
+            if run is None or run.id != report.run or run.state is RunState.ENDED:
+                self._orphans.add(name, report.run)
             if job is not None:
                 self._dirty[job.id] = None
 
     def answered(self, name: str, command: Command, answer: Answer) -> None:
-        """A refused prepare ends the attempt; any other refusal is looked at again after a while."""
-        if answer.ok or not isinstance(command, Prepare):
-            return
-        job = self._jobs.get(command.run.workload)
-        if job is None or job.status.run is None or job.status.run.id != command.run or job.status.phase is not Phase.ALLOCATED:
-            return
-        step = next_step.Requeue(lifecycle.never_ran(answer.error), f"{name} refused it: {answer.error}")
-        self._attempt(job, lambda: self._requeue(job, step))
+        """The runtime tells every refusal, every answer of an agent that does not know the run, and every answer to Forget."""
+        self._talks.heard(name, command, answer)
+        if isinstance(command, Forget) and answer.ok:
+            self._orphans.forgotten(name, command.run)
+        elif isinstance(command, Kill) and not answer.known:
+            self._orphans.add(name, command.run)
+        self._dirty[command.run.workload] = None
 
     def settled(self, job_id: str) -> None:
         """The runtime has done with settling that job, well or badly; what is stored says which."""
-        if self._jobs.get(job_id) is not None:
+        if job_id in self._jobs:
             self._settling[job_id] = self._house.clock.elapsed()
-            self._refresh(job_id)
+            self._suspect(job_id)
 
     # ------------------------------------------------------------ a round
 
     def round(self) -> None:
-        """Take every next step that can be taken now. Raises Unavailable; what is not done stays marked."""
-        now = self._house.clock.elapsed()
+        """Take every next step that can be taken now. Raises Unavailable (what is not done stays marked), StaleEpoch."""
+        now, self._troubles = self._house.clock.elapsed(), []
+        for name in self.roster.pass_time(now):
+            self._mark_node(name)
+            self._queue_moved = True
         if now - self._specs_read >= self._pace.specs:
             self._specs_read = now
-            for name in self.roster.refresh_specs():
+            for name in sorted(self.roster.refresh_specs()):
                 self._mark_node(name)
                 self._queue_moved = True
-            self._mark_waiting(now)
+            self._mark_waiting()
         self._advance_all()
+        self._guard(self._look_for_orphans)
+        self.roster.save_all(now)  # before anything new is booked: what it says of a node must be known to a successor
         if self._queue_moved and len(self.queue):
             self._queue_moved = False
-            self.queue.round(self._place)
+            if not self._guard(lambda: self.queue.round(self._place)):
+                self._queue_moved = True
             self._advance_all()
-        self.roster.save_all(now)
+        if self._troubles:
+            raise self._troubles[0]
 
-    def _advance_all(self) -> None:
-        while self._dirty:
-            job_id = next(iter(self._dirty))
-            job = self._jobs.get(job_id)
-            if job is not None:
-                self._attempt(job, partial(self._advance, job))
-            if self._jobs.get(job_id) is job:  # else it was written or read anew: its next step is due at once
-                self._dirty.pop(job_id, None)
-
-    def _attempt(self, job: Job, act: Callable[[], object]) -> None:
+    def _guard(self, act: Callable[[], object]) -> bool:
+        """Whether it could be done. One thing that can't be done now holds up no other, a service that is away cuts the round short."""
         try:
             act()
-        except Conflict:
-            self._refresh(job.id)
+        except Unavailable as error:
+            self._troubles.append(error)
+            if len(self._troubles) >= TROUBLES:
+                raise
+            return False
+        return True
 
-    def _advance(self, job: Job) -> None:
+    def _advance_all(self) -> None:
+        again: dict[str, None] = {}
+        try:
+            while self._dirty:
+                job_id = next(iter(self._dirty))
+                again[job_id] = self._dirty.pop(job_id)
+                if self._guard(lambda job_id=job_id: self._advance(job_id)):  # type: ignore[misc]
+                    del again[job_id]
+        finally:
+            self._dirty.update(again)
+
+    def _advance(self, job_id: str) -> None:
+        if job_id in self._stale:
+            self._read_again(job_id)
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        try:
+            self._take_step(job)
+        except Conflict:
+            self._dirty[job_id] = None  # and it is stale: read it, decide anew
+
+    def _take_step(self, job: Job) -> None:
         step = next_step.next_step(job, self._views(job), self._house.clock.now(), self._house.terms)
         match step:
             case next_step.Wait():
@@ -196,14 +218,16 @@ class Scheduler:
             case next_step.Start():
                 self._start(job)
             case next_step.Go(nodes):
-                self._go(job, nodes)
+                self._tell_all(nodes, Go(_run_id(job), job.spec.max_runtime))
             case next_step.Kill(nodes):
-                for name in nodes:
-                    self._tell(name, Kill(_run_id(job)))
+                self._tell_all(nodes, Kill(_run_id(job)))
+            case next_step.Renew(nodes):
+                self._tell_all(nodes, Renew(_run_id(job), output_grant(self._house, job)))
             case next_step.End():
                 self._end(job, step)
-            case next_step.Requeue():
-                self._requeue(job, step)
+            case next_step.Requeue(exit_, why, lost):
+                self._quarantine(job, lost)
+                self._write(job, lifecycle.requeued(job, exit_, self._house.clock.now(), why))
             case next_step.Stored(report):
                 self._write(job, lifecycle.stored(job.status, report, self._house.clock.now()))
             case next_step.NothingToStore(reason):
@@ -212,86 +236,80 @@ class Scheduler:
     # ------------------------------------------------------------ steps
 
     def _place(self, job: Job, pools: tuple[Pool, ...], closed: tuple[Closed, ...]) -> Turn:
+        if job.id in self._stale:
+            return Turn.WAITS  # it may have been placed already; nobody may take its place meanwhile
         ask, run = job.spec.ask, RunId(job.id, job.status.attempt + 1)
         found: Placement | NoRoom | None = None
         for pool in pools:
             for narrow in narrowed(ask, pool, closed, self.roster.classes()) if closed else (ask,):
                 found = self.ledger.reserve(run, narrow, (pool,))
                 if not isinstance(found, NoRoom):
-                    return self._book(job, found)
-        return self._no_room(job, ask, pools, bool(closed))
+                    return self._book(job, run, found)
+        return self._no_room(job, pools, bool(closed))
 
-    def _book(self, job: Job, placement: Placement) -> Turn:
-        """Written before anything is launched; a booking that could not be written is none."""
-        run = RunId(job.id, job.status.attempt + 1)
+    def _book(self, job: Job, run: RunId, placement: Placement) -> Turn:
+        """Written before anything is launched; while it is not known whether it was, the booking stands."""
+        now = self._house.clock.now()
         try:
-            now = self._house.clock.now()
             given = price(placement, self.roster, self._house.tariffs.in_force(now), job.spec.user) if job.spec.billed else lifecycle.FREE
-            self._write(job, lifecycle.allocated(job, placement, self.epoch, given, now))
-        except Conflict:
+        except Refused as error:
             self.ledger.release(run)
-            self._refresh(job.id)
+            return self._say_waiting(job, str(error))
         except BaseException:
             self.ledger.release(run)
             raise
+        self._bookings.reserved(job.id, run, placement)
+        try:
+            self._write(job, lifecycle.allocated(job, placement, self.epoch, given, now))
+        except Conflict:
+            self._dirty[job.id] = None
+            return Turn.WAITS
         return Turn.PLACED
 
-    def _no_room(self, job: Job, ask: Ask, pools: tuple[Pool, ...], closed: bool) -> Turn:
-        if self.ledger.largest(ask, pools) < ask.mib:
+    def _no_room(self, job: Job, pools: tuple[Pool, ...], closed: bool) -> Turn:
+        ask = job.spec.ask
+        if self.roster.capacity.largest(ask, shape_of(job).pools) < ask.mib:
             self._say_waiting(job, "No node that is here now could hold it; it waits for one.")
             return Turn.ASIDE
         answer = self.ledger.reserve(RunId(job.id, job.status.attempt + 1), ask, pools) if not closed else None
         text = answer.reason if isinstance(answer, NoRoom) else "Waits for its turn: earlier jobs wait for the same GPUs."
-        self._say_waiting(job, text)
-        return Turn.WAITS
+        return self._say_waiting(job, text)
 
-    def _say_waiting(self, job: Job, text: str) -> None:
+    def _say_waiting(self, job: Job, text: str) -> Turn:
         if job.status.waiting != text:
-            self._attempt(job, lambda: self._write(job, evolve(job.status, waiting=text)))
+            try:
+                self._write(job, evolve(job.status, waiting=text))
+            except Conflict:
+                self._dirty[job.id] = None
+        return Turn.WAITS
 
     def _prepare(self, job: Job, nodes: tuple[str, ...]) -> None:
         for name in nodes:
-            if self._due(name, _run_id(job), Prepare):
-                self._tell(name, prepare_command(self._house, job, name, self.roster))
+            if self._talks.due(name, _run_id(job), Prepare, self._house.clock.elapsed()):
+                try:
+                    self._tell(name, prepare_command(self._house, job, name, self.roster))
+                except NotFound as error:  # its GPUs are others than when this was booked
+                    self._talks.refuse(name, _run_id(job), str(error), PATIENCE)
+                    self._dirty[job.id] = None
 
     def _start(self, job: Job) -> None:
-        run = job.status.run
         written = self._write(job, lifecycle.running(job.status, self._house.clock.now()))
-        for name in dict.fromkeys(slot.node for slot in run.placement) if run is not None else ():
-            self._tell(name, Go(_run_id(written), job.spec.max_runtime))
-
-    def _go(self, job: Job, nodes: tuple[str, ...]) -> None:
-        for name in nodes:
-            self._tell(name, Go(_run_id(job), job.spec.max_runtime))
+        run = written.status.run
+        if run is not None:
+            self._tell_all(dict.fromkeys(slot.node for slot in run.placement), Go(run.id, job.spec.max_runtime))
 
     def _end(self, job: Job, step: next_step.End) -> None:
-        run, now = job.status.run, self._house.clock.now()
-        if run is None:
-            return
-        if step.lost:
-            self.roster.quarantine(run)
-        status = lifecycle.ended(job, step.exit, step.ran, now)
-        report = next((view.report for view in self._views(job).values() if view.report is not None and view.report.stored), None)
-        if report is not None:
-            status = lifecycle.stored(status, report, now)
+        now = self._house.clock.now()
+        self._quarantine(job, step.lost)
+        status = lifecycle.ended(job, step.exit, step.ran, now, bool(step.lost))
         self._write(job, status)
-        self._release(run, step.lost)
 
-    def _requeue(self, job: Job, step: next_step.Requeue) -> None:
+    def _quarantine(self, job: Job, lost: tuple[str, ...]) -> None:
+        """Durable before the object may say that the run has ended."""
         run = job.status.run
-        if run is None:
-            return
-        if step.lost:
-            self.roster.quarantine(run)
-        self._write(job, lifecycle.requeued(job, step.exit, self._house.clock.now(), step.why))
-        self._release(run, step.lost)
-
-    def _release(self, run: Run, lost: bool) -> None:
-        if not lost:
-            self.ledger.release(run.id)
-        self._queue_moved = True
-        for name in dict.fromkeys(slot.node for slot in run.placement):
-            self._check_orphan(name, run.id)
+        if run is not None and lost:
+            for node in self.roster.quarantine(run.id, [slot for slot in run.placement if slot.node in lost]):
+                self.roster.save(node)
 
     def _hand_over(self, job: Job) -> None:
         """To the runtime's pool: nothing of it may hold up a placement."""
@@ -300,102 +318,94 @@ class Scheduler:
             self._settling[job.id] = Span(1 << 60)  # until `settled`
             self._settle(job)
 
-    # ------------------------------------------------------------ orphans
-
-    def _check_orphan(self, name: str, run: RunId, job: Job | None = None) -> None:
-        """A run that an agent reports: it lives, it is being settled, it may be forgotten, or it must be killed.
-
-        job: its object where it was read after the report; else it is read here.
-        """
-        node = self.roster.get(name)
-        report = node.reports.get(run) if node is not None else None
-        if node is None or report is None:
-            return
-        job = job or self._jobs.get(run.workload) or self._house.workloads.get(run.workload)
-        mine = next((each for each in job.status.runs if each.id == run), None) if job is not None else None
-        if job is not None and mine is not None and mine.state is not RunState.ENDED:
-            return
-        if report.exit is None and str(report.state) != "gone":
-            self._tell(name, Kill(run))
-            return
-        self.roster.lift(node, str(run))
-        self._queue_moved = True
-        if job is None or job.status.phase in TERMINAL or job.status.run is None or job.status.run.id != run:
-            self._tell(name, Forget(run))
-            node.reports.pop(run, None)
-            node.ran.pop(run, None)
-
-    # ------------------------------------------------------------ bookkeeping
+    # ------------------------------------------------------------ what is known
 
     def _write(self, job: Job, status: JobStatus) -> Job:
-        written = self._house.workloads.replace(evolve(job, status=status))
-        self._jobs[job.id] = written
+        """Until it has succeeded, nobody knows what is stored."""
+        self._stale[job.id] = None
         self._dirty[job.id] = None
+        written = self._house.workloads.replace(evolve(job, status=status))
+        del self._stale[job.id]
+        self._take(written)
         return written
 
     def _take(self, job: Job) -> None:
-        """Note an object as it is stored now."""
+        """Note an object as it is stored now. Raises StaleEpoch if a newer term has placed it."""
+        newest = max((run.epoch for run in job.status.runs), default=0)
+        if newest > self.epoch:
+            raise StaleEpoch(f"{job.id} was placed by a newer term.", newest=newest)
+        known = self._jobs.get(job.id)
+        if known is not None and known.uid != job.uid:
+            self._drop(job.id)
+        elif known is not None:
+            self._past.setdefault(job.id, set()).add(known.version)
+        if self._bookings.follow(job):
+            self._queue_moved = True
+        for run in job.status.runs:
+            if run.state is RunState.ENDED:
+                for name in dict.fromkeys(slot.node for slot in run.placement):
+                    self._orphans.add(name, run.id)
         if job.status.phase in TERMINAL:
             self._drop(job.id)
-            for each in job.status.runs:
-                for name in dict.fromkeys(slot.node for slot in each.placement):
-                    self._check_orphan(name, each.id, job)
             return
         self._jobs[job.id] = job
-        run = job.status.run
-        if run is not None and run.state is not RunState.ENDED and self.ledger.placement(run.id) is None:
-            self._adopt(job, run)
         if job.status.phase is not Phase.PENDING:
             self.queue.drop(job.id)
         self._dirty[job.id] = None
 
-    def _adopt(self, job: Job, run: Run) -> None:
-        """A booking that this ledger does not know: of an earlier term. Honoured if exactly those slots can be booked."""
-        if self.ledger.adopt(run.id, run.placement) or run.state is RunState.RUNNING:
-            return
-        why = "Its booking was made by an earlier term, and its slots are taken."
-        self._attempt(job, lambda: self._requeue(job, next_step.Requeue(lifecycle.never_ran(why), why)))
+    def _suspect(self, job_id: str) -> None:
+        self._stale[job_id] = self._dirty[job_id] = None
 
-    def _refresh(self, job_id: str) -> None:
-        """Somebody else wrote: look again, decide again."""
+    def _read_again(self, job_id: str) -> None:
         fresh = self._house.workloads.get(job_id)
+        self._stale.pop(job_id, None)
         if fresh is None:
             self._drop(job_id)
         else:
             self._take(fresh)
 
+    def _stored_now(self, job_id: str) -> Job | None:
+        """For a decision that can't be taken back."""
+        self._read_again(job_id)
+        return self._jobs.get(job_id)
+
     def _drop(self, job_id: str) -> None:
-        job = self._jobs.pop(job_id, None)
+        self._jobs.pop(job_id, None)
+        self._past.pop(job_id, None)
         self.queue.drop(job_id)
-        self._dirty.pop(job_id, None)
         self._settling.pop(job_id, None)
-        run = job.status.run if job is not None else None
-        if run is not None:
-            for key in [key for key in self._sent if key[1] == run.id]:
-                del self._sent[key]
-            if run.state is not RunState.ENDED:
-                self.ledger.release(run.id)
-                self._queue_moved = True
+        if self._bookings.drop(job_id):
+            self._queue_moved = True
+
+    def _look_for_orphans(self) -> None:
+        if self._orphans.look(self._jobs, self._stale):
+            self._queue_moved = True
 
     def _views(self, job: Job) -> dict[str, NodeView]:
         run = job.status.run
         if run is None:
             return {}
-        now = self._house.clock.elapsed()
-        return {name: self.roster.view(name, run.id, now) for name in dict.fromkeys(slot.node for slot in run.placement)}
+        now, life = self._house.clock.elapsed(), self._house.terms.grant_life
+        views = {}
+        for name in dict.fromkeys(slot.node for slot in run.placement):
+            talk, view = self._talks.about(name, run.id), self.roster.view(name, run.id)
+            old = talk.granted is None or now - talk.granted >= Span(life.ms // 2)
+            failed = view.report is not None and bool(view.report.stored_error)
+            refused = _HOMELESS if job.id in self._bookings.homeless else talk.refused
+            views[name] = evolve(view, absent=talk.absent, refused=refused, stale=old or failed)
+        return views
+
+    # ------------------------------------------------------------ commands
+
+    def _tell_all(self, names: Iterable[str], command: Command) -> None:
+        for name in names:
+            self._tell(name, command)
 
     def _tell(self, name: str, command: Command) -> None:
-        if self._due(name, command.run, type(command)):
-            self._sent[name, command.run, type(command)] = self._house.clock.elapsed()
+        now = self._house.clock.elapsed()
+        if self._talks.due(name, command.run, type(command), now):
+            self._talks.sent(name, command, now)
             self._send(name, command)
-
-    def _due(self, name: str, run: RunId, kind: type) -> bool:
-        last = self._sent.get((name, run, kind))
-        return last is None or self._house.clock.elapsed() - last >= self._pace.resend
-
-    def _forget_sent(self, name: str) -> None:
-        for key in [key for key in self._sent if key[0] == name]:
-            del self._sent[key]
 
     def _mark_node(self, name: str) -> None:
         for job in self._jobs.values():
@@ -403,11 +413,17 @@ class Scheduler:
             if run is not None and any(slot.node == name for slot in run.placement):
                 self._dirty[job.id] = None
 
-    def _mark_waiting(self, now: Span) -> None:
+    def _mark_waiting(self) -> None:
         """What time alone moves on: silent nodes, unanswered commands, half-done submits, settling that failed."""
         for job in self._jobs.values():
             if job.status.phase is not Phase.PENDING or job.id not in self.queue:
                 self._dirty[job.id] = None
+        for node in self.roster.all():
+            for run in self.roster.quarantined(node.name):
+                self._orphans.add(node.name, run)
+
+
+_HOMELESS = "its booking was made by an earlier term, and its slots are taken."
 
 
 def _run_id(job: Job) -> RunId:

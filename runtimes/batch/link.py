@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 
 import structlog
 
-from ports.cluster import Agent, Cluster, ClusterNode, Command
+from ports.cluster import Agent, Cluster, ClusterNode, Command, Forget
 from ports.errors import GridweaveError, StaleEpoch, Unavailable
 from ports.units import Span
 from runtimes.batch.events import Answered, Deposed, Event, NodeDown, NodeUp, Reported
@@ -104,7 +104,7 @@ class NodeLink:
                 log.info("commands not delivered", node=self.node.name, count=len(batch), error=str(error))
                 continue
             for command, answer in zip(batch, answers, strict=True):
-                if not answer.ok:
+                if not answer.ok or not answer.known or isinstance(command, Forget):
                     self._tell(Answered(self.node.name, command, answer))
 
     def _next_batch(self) -> list[Command]:

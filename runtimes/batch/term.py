@@ -18,7 +18,7 @@ from core.close import settle
 from core.house import House
 from core.schedule import Pace, Scheduler
 from ports.cluster import Cluster, Command
-from ports.errors import Conflict, GridweaveError, Refused, Unavailable
+from ports.errors import Conflict, GridweaveError, Refused, StaleEpoch, Unavailable
 from ports.leadership import Epochs
 from ports.units import Span
 from ports.workloads import Job
@@ -87,6 +87,10 @@ class Term:
                 self._fold(scheduler, event)
             try:
                 scheduler.round()
+            except StaleEpoch as error:
+                self.newest = error.newest
+                log.warning("a newer term exists", epoch=scheduler.epoch, newest=error.newest, seen=str(error))
+                return
             except Unavailable as error:
                 log.warning("a round was cut short", error=str(error))
                 self._stop.wait(IDLE_S)
@@ -106,22 +110,20 @@ class Term:
 
     @staticmethod
     def _fold(scheduler: Scheduler, event: Event) -> None:
-        try:
-            match event:
-                case Changed(changes):
-                    scheduler.changed(changes)
-                case Reported(name, reports):
-                    scheduler.reported(name, reports)
-                case NodeUp(node, hello, address):
-                    scheduler.node_up(node, hello, address)
-                case NodeDown(name, why):
-                    scheduler.node_down(name, why)
-                case Answered(name, command, answer):
-                    scheduler.answered(name, command, answer)
-                case Settled(job_id):
-                    scheduler.settled(job_id)
-        except (Unavailable, Conflict) as error:
-            log.warning("an event was folded in part", kind=type(event).__name__, error=str(error))
+        """No I/O: what an event is about is only marked, and looked at in the next round."""
+        match event:
+            case Changed(changes):
+                scheduler.changed(changes)
+            case Reported(name, reports):
+                scheduler.reported(name, reports)
+            case NodeUp(node, hello, address):
+                scheduler.node_up(node, hello, address)
+            case NodeDown(name, why):
+                scheduler.node_down(name, why)
+            case Answered(name, command, answer):
+                scheduler.answered(name, command, answer)
+            case Settled(job_id):
+                scheduler.settled(job_id)
 
     def _send(self, name: str, command: Command) -> None:
         link = self._links.get(name)
@@ -152,7 +154,7 @@ class Term:
                 self._stop.wait(IDLE_S)
                 continue
             cursor = changes.cursor
-            if changes.jobs or changes.deleted:
+            if changes.jobs or changes.deleted or changes.whole:
                 self._inbox.put(Changed(changes))
 
     def _watch_cluster(self, epoch: int) -> None:

@@ -9,85 +9,85 @@ import random
 
 from attrs import frozen
 
-from tests.simulation.faults import DEADLY, PLAIN, Fault, Mode
+from tests.simulation.faults import POINTS, Fault, Mode
 
 
 @frozen
 class Action:
+    """fault: of an action `arm` only."""
+
     kind: str
     a: int = 0
     b: int = 0
     fault: Fault | None = None
 
     def __str__(self) -> str:
-        return f"{self.kind}({self.a}, {self.b})" + (f" [{self.fault}]" if self.fault is not None else "")
+        return f"arm {self.fault}" if self.fault is not None else f"{self.kind}({self.a}, {self.b})"
 
 
 DAILY = {
-    "submit": 8,
+    "submit": 9,
     "again": 2,
     "cancel": 2,
     "touch": 1,
-    "watch": 6,
-    "events": 12,
-    "round": 14,
-    "poll": 12,
-    "deliver": 12,
+    "watch": 4,
+    "events": 8,
+    "round": 10,
+    "poll": 8,
+    "deliver": 8,
     "settle": 6,
     "tick": 3,
     "work": 16,
-    "time": 8,
-    "beat": 6,
-    "start": 2,
+    "time": 6,
+    "beat": 10,
+    "start": 3,
 }
 MISHAPS = {
+    "wait": 1,
     "long": 1,
     "jump": 1,
-    "kill_agent": 1,
-    "start_agent": 2,
-    "kill_process": 1,
-    "power_off": 1,
-    "power_on": 2,
-    "cut": 1,
-    "mend": 2,
+    "kill_agent": 2,
+    "start_agent": 4,
+    "kill_process": 2,
+    "power_off": 2,
+    "power_on": 4,
+    "cut": 2,
+    "mend": 3,
     "down": 1,
-    "up": 3,
+    "up": 4,
     "crash": 1,
     "takeover": 1,
-    "wake": 4,
-    "resume": 2,
+    "wake": 5,
+    "resume": 3,
     "late": 2,
     "drain": 1,
-    "gone": 1,
+    "gone": 2,
     "owner": 1,
 }
-WITH_FAULTS = frozenset({"submit", "again", "cancel", "round", "events", "poll", "deliver", "settle", "tick", "start", "wake", "beat"})
 
 
 @frozen
 class Mood:
-    """Of one episode: how often each thing happens. faults: of an operation's I/O, per mille."""
+    """Of one episode: how often each thing happens, and how what is armed breaks."""
 
     weights: dict[str, int]
-    faults: int
     modes: tuple[Mode, ...]
 
     @staticmethod
     def draw(source: random.Random) -> Mood:
         """Some episodes are calm, some have one kind of trouble, some have all of them."""
         trouble = {kind: weight for kind, weight in MISHAPS.items() if source.random() < 0.5}
-        factor = source.choice((0, 1, 1, 2, 4))
+        factor = source.choice((0, 1, 1, 2, 3))
+        modes = tuple(mode for mode in Mode if source.random() < 0.6)
         weights = {kind: weight * 4 for kind, weight in DAILY.items()} | {kind: weight * factor for kind, weight in trouble.items()}
-        modes = tuple(mode for mode in (*PLAIN, *DEADLY, Mode.PAUSE) if source.random() < 0.6)
-        return Mood(weights, source.choice((0, 30, 100, 250)) if modes else 0, modes)
+        weights["arm"] = source.choice((0, 15, 30, 60)) if modes else 0
+        return Mood(weights, modes)
 
 
 def draw(source: random.Random, mood: Mood, count: int) -> list[Action]:
     kinds, weights = list(mood.weights), list(mood.weights.values())
-    made = []
-    for kind in source.choices(kinds, weights, k=count):
-        fault = None
-        if kind in WITH_FAULTS and source.randrange(1000) < mood.faults:
-            fault = Fault(source.choice((1, 1, 2, 2, 3, 4, 5, 6, 8, 12)), source.choice(mood.modes))
+    made = [Action("start")]
+    for kind in source.choices(kinds, weights, k=count - 1):
+        fault = Fault(source.choice(POINTS), source.choice(mood.modes)) if kind == "arm" else None
         made.append(Action(kind, source.randrange(1 << 16), source.randrange(1 << 16), fault))
     return made

@@ -57,6 +57,7 @@ def play(
         for _ in range(ROUNDS):
             world.beat()
             check(world)
+            world.cancel_hopeless()
             if not world.live_jobs() and not any(machine.runs for machine in world.machines.values()):
                 break
         for _ in range(3):

@@ -1,13 +1,13 @@
-"""Where the simulation breaks things: at every I/O, by what the current operation's fault says.
+"""Where the simulation breaks things: at an I/O of any process of ours, as it was armed before.
 
-An operation is one call into core by one process of ours. Its fault names the n-th I/O of it and what happens there.
-A paused operation lives in a thread of its own and is the only one that runs while it runs, so that the order of
-everything is still that of the seed.
+An armed fault waits for the next I/O of its kind. A paused operation lives in a thread of its own and is the only one
+that runs while it runs, so that the order of everything is still that of the seed.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -29,19 +29,45 @@ class Mode(StrEnum):
     PAUSE = "the process is paused before it"
 
 
-PLAIN = (Mode.REFUSED, Mode.LOST, Mode.LATE)
-DEADLY = (Mode.CRASH, Mode.CRASH_AFTER)
+POINTS = (
+    "store.replace",
+    "store.replace",
+    "store.replace",
+    "store.put_status",
+    "store.put_status",
+    "store.create",
+    "store.delete",
+    "store.get",
+    "store.list",
+    "store.nodes",
+    "store.changes",
+    "store.raise_epoch",
+    "credits.authorise",
+    "credits.void",
+    "credits.charge",
+    "credits.charge",
+    "blobs.stat",
+    "blobs.copy",
+    "blobs.put",
+    "blobs.delete",
+    "tariffs.in_force",
+    "metering.record",
+    "agent.hello",
+    "agent.command",
+    "agent.command",
+    "agent.reports",
+)
 
 
 @frozen
 class Fault:
-    """At the `at`-th I/O of an operation, from 1."""
+    """At the next I/O called `what`."""
 
-    at: int
+    what: str
     mode: Mode
 
     def __str__(self) -> str:
-        return f"I/O {self.at}: {self.mode}"
+        return f"{self.what}: {self.mode}"
 
 
 class Crash(BaseException):
@@ -64,6 +90,12 @@ class Paused:
     mine: threading.Semaphore = field(factory=lambda: threading.Semaphore(0))
     theirs: threading.Semaphore = field(factory=lambda: threading.Semaphore(0))
 
+    def end(self) -> None:
+        """Its process died while it was paused."""
+        self.bury = True
+        self.mine.release()
+        self.thread.join()
+
     def resume(self) -> bool:
         """Let it run until it stands again or ends; True if it has ended. Raises what it raised."""
         self.mine.release()
@@ -74,57 +106,58 @@ class Paused:
 
 
 @define
-class Operation:
-    fault: Fault | None
-    count: int = 0
-    paused: Paused | None = None
-
-
-@define
 class Faults:
-    """down: services that answer nothing now. late: writes that will still land. log: of I/O with a fault, for the trace."""
+    """armed: by point. down: services that answer nothing now. late: writes that will still land. log: of writes and
+    broken I/O, for the trace. hits: how often something was broken, for whoever wants to know what was covered."""
 
+    armed: dict[str, Mode] = field(factory=dict)
     down: set[str] = field(factory=set)
     late: list[tuple[str, Callable[[], Any]]] = field(factory=list)
     log: list[str] = field(factory=list)
-    points: dict[str, int] = field(factory=dict)
-    _now: Operation = field(factory=lambda: Operation(None))
+    hits: Counter[str] = field(factory=Counter)
+    _paused: Paused | None = None  # of the operation that runs now, if it may be paused
+    _safe: bool = False
 
     def io(self, what: str, effect: Callable[[], T]) -> T:
         """One I/O of the current operation: `what` is service and method, as in "store.replace"."""
-        now = self._now
-        now.count += 1
-        if now.fault is not None and now.count == now.fault.at:
-            self._break(now, now.fault.mode, what, effect)
+        mode = self.armed.get(what) if not self._safe else None
+        if mode is not None and (mode is not Mode.PAUSE or self._paused is not None):
+            del self.armed[what]
+            self._break(mode, what, effect)
         if what.partition(".")[0] in self.down:
             raise Unavailable(what, "it is down")
         return effect()
 
-    def _break(self, now: Operation, mode: Mode, what: str, effect: Callable[[], Any]) -> None:
-        self.log.append(f"{what}: {mode}")
-        self.points[what] = self.points.get(what, 0) + 1
+    def _break(self, mode: Mode, what: str, effect: Callable[[], Any]) -> None:
+        self.log.append(f"! {what}: {mode}")
+        self.hits[f"{what}: {mode}"] += 1
         if mode is Mode.PAUSE:
-            if now.paused is not None:
-                _stand(now.paused, what)
-                self._now = now
+            mine, self._paused = self._paused, None
+            if mine is not None:
+                _stand(mine, what)
             return
         if mode in (Mode.LOST, Mode.CRASH_AFTER) and what.partition(".")[0] not in self.down:
             effect()
         if mode is Mode.LATE:
             self.late.append((what, effect))
-        if mode in DEADLY:
+        if mode in (Mode.CRASH, Mode.CRASH_AFTER):
             raise Crash(what)
         raise Unavailable(what, str(mode))
 
-    @contextmanager
-    def operation(self, fault: Fault | None = None) -> Iterator[Operation]:
-        outer, self._now = self._now, Operation(fault)
-        try:
-            yield self._now
-        finally:
-            self._now = outer
+    @property
+    def may_pause(self) -> bool:
+        return Mode.PAUSE in self.armed.values()
 
-    def start(self, fault: Fault, act: Callable[[], object]) -> Paused | None:
+    @contextmanager
+    def safe(self) -> Iterator[None]:
+        """Nothing breaks that is armed."""
+        self._safe = True
+        try:
+            yield
+        finally:
+            self._safe = False
+
+    def start(self, act: Callable[[], object]) -> Paused | None:
         """Run an operation that may be paused; None if it ended without standing still. Raises what it raises."""
         paused = Paused(threading.Thread(daemon=True, target=lambda: None))
 
@@ -132,9 +165,7 @@ class Faults:
             paused.mine.acquire()
             try:
                 if not paused.bury:
-                    with self.operation(fault) as mine:
-                        mine.paused = paused
-                        act()
+                    act()
             except Buried:
                 pass
             except BaseException as error:
@@ -144,23 +175,11 @@ class Faults:
 
         paused.thread = threading.Thread(target=body, daemon=True)
         paused.thread.start()
-        return None if self.resume(paused) else paused
-
-    def resume(self, paused: Paused) -> bool:
-        outer = self._now
+        self._paused = paused
         try:
-            return paused.resume()
+            return None if paused.resume() else paused
         finally:
-            self._now = outer
-
-    def bury(self, paused: Paused) -> None:
-        """Its process died while it was paused."""
-        paused.bury = True
-        outer = self._now
-        paused.mine.release()
-        paused.theirs.acquire()
-        self._now = outer
-        paused.thread.join()
+            self._paused = None
 
 
 def _stand(paused: Paused, what: str) -> None:

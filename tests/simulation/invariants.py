@@ -15,7 +15,7 @@ from ports.workloads import FUNDED, TERMINAL, ExitKind, Job, Phase, Run, RunStat
 from tests.simulation.world import TERMS, World
 
 
-class Broken(AssertionError):
+class BrokenError(AssertionError):
     """An invariant does not hold."""
 
 
@@ -34,7 +34,7 @@ def check(world: World) -> None:
 
 def demand(holds: bool, what: str) -> None:
     if not holds:
-        raise Broken(what)
+        raise BrokenError(what)
 
 
 def machines_hold_what_they_can(world: World) -> None:
@@ -48,15 +48,12 @@ def machines_hold_what_they_can(world: World) -> None:
 
 def code_starts_once(world: World) -> None:
     """At most once per attempt; and since a job has no restarts, at most once per job."""
-    jobs: Counter[str] = Counter()
-    for run, count in world.truth.starts.items():
-        jobs[run.workload] = max(jobs[run.workload], count)
-        demand(count <= 1, f"user code of {run} was started {count} times on one machine")
-    per_job: dict[str, set[int]] = {}
-    for run in world.truth.starts:
-        per_job.setdefault(run.workload, set()).add(run.attempt)
-    for name, attempts in per_job.items():
-        demand(len(attempts) == 1, f"user code of {name} was started in attempts {sorted(attempts)}")
+    attempts: dict[str, set[int]] = {}
+    for (run, machine), count in world.truth.starts.items():
+        demand(count <= 1, f"user code of {run} was started {count} times on {machine}")
+        attempts.setdefault(run.workload, set()).add(run.attempt)
+    for name, tried in attempts.items():
+        demand(len(tried) == 1, f"user code of {name} was started in attempts {sorted(tried)}")
 
 
 def money_adds_up(world: World) -> None:
@@ -79,7 +76,7 @@ def the_object_is_sound(world: World, job: Job) -> None:
     if status.runs:
         demand(status.holds(FUNDED), f"{job.id} was placed and is not funded")
     for run in status.runs:
-        started = world.truth.starts.get(run.id, 0)
+        started = any(world.truth.starts[run.id, slot.node] for slot in run.placement)
         demand(not started or run.state is not RunState.BOOKED, f"{run.id} was started and is stored as {run.state}")
 
 
@@ -112,8 +109,13 @@ def processes_are_gone(world: World, job: Job, run: Run) -> None:
         found = machine.runs.get(run.id)
         if found is None or not found.alive:
             continue
-        demand(not machine.askable or job.status.phase is not Phase.CANCELLED, f"{job.id} is Cancelled, and {run.id} lives on {machine.name}")
-        demand(job.status.phase is not Phase.CANCELLED or not found.started, f"{job.id} is Cancelled, and its code still runs on {machine.name}")
+        demand(
+            not machine.askable or job.status.phase is not Phase.CANCELLED, f"{job.id} is Cancelled, and {run.id} lives on {machine.name}"
+        )
+        demand(
+            job.status.phase is not Phase.CANCELLED or not found.started,
+            f"{job.id} is Cancelled, and its code still runs on {machine.name}",
+        )
         record = world.records.get(machine.name)
         kept = record is not None and any(each.run == str(run.id) for each in record.status.quarantine)
         demand(kept, f"{job.id} has ended, {run.id} lives on {machine.name}, and its VRAM is not in quarantine")
@@ -159,7 +161,9 @@ def the_ledger_adds_up(world: World) -> None:
     for node in ledger.view().nodes.values():
         for gpu in node.gpus:
             parts = gpu.free.n + gpu.booked.n + gpu.quarantined.n
-            demand(parts == gpu.gpu.total.n, f"{node.name}: GPU {gpu.gpu.index} has {gpu.gpu.total}; free, booked and quarantined are {parts}")
+            demand(
+                parts == gpu.gpu.total.n, f"{node.name}: GPU {gpu.gpu.index} has {gpu.gpu.total}; free, booked and quarantined are {parts}"
+            )
 
 
 def check_at_rest(world: World) -> None:

@@ -22,8 +22,8 @@ from ports.cluster import (
     Kill,
     Prepare,
     Renew,
-    ReportState,
     Reports,
+    ReportState,
     RunReport,
     StoredResult,
 )
@@ -40,17 +40,20 @@ NORMAL = (ExitKind.RETURNED, ExitKind.RAISED, ExitKind.EXITED, ExitKind.SIGNALLE
 
 @define
 class Truth:
-    """starts: how often user code was started, per run. ran: ms from go to the end, of runs that have ended. produced:
+    """starts: how often user code was started, per run and machine. ran: ms from go to the (last) end. produced:
     runs that left a result on disk. refused: prepares that would have taken a GPU over its MiB. hurt: machines that
     were off, cut off, wiped or without an agent: since when, and for how long at most so far."""
 
-    starts: Counter[RunId] = field(factory=Counter)
+    starts: Counter[tuple[RunId, str]] = field(factory=Counter)
     ran: dict[RunId, int] = field(factory=dict)
     produced: dict[RunId, str] = field(factory=dict)
     refused: list[str] = field(factory=list)
     hurt: dict[str, int] = field(factory=dict)
     wiped: set[str] = field(factory=set)
     declared: set[str] = field(factory=set)
+
+    def ended(self, run: RunId, ran: int) -> None:
+        self.ran[run] = max(ran, self.ran.get(run, 0))
 
 
 @define
@@ -185,9 +188,9 @@ class Machine:
             return Answer(False, "not ready")
         run.state, run.started, run.go_at, run.limit = ReportState.RUNNING, True, self._clock.ms, limit.ms if limit else None
         if run.dead:  # the go is in the journal, and nobody is there to obey it
-            self._truth.ran[run.id] = 0
+            self._truth.ended(run.id, 0)
         else:
-            self._truth.starts[run.id] += 1
+            self._truth.starts[run.id, self.name] += 1
         self._mark(run)
         return Answer(True)
 
@@ -239,6 +242,8 @@ class Machine:
                 self._mark(run)
         elif run.state is ReportState.READY:
             self._end(run, Exit(ExitKind.NEVER_RAN, message="It was ended on request."))
+        elif not run.killed and option % 3:
+            return f"{run.id} goes on"
         elif run.killed and option % 4:
             self._end(run, Exit(ExitKind.KILLED, signal="SIGTERM"))
         elif run.limit is not None and self._clock.ms - run.go_at > run.limit:
@@ -257,7 +262,7 @@ class Machine:
         run.ran = self._clock.ms - run.go_at if run.started else 0
         run.state, run.exit = ReportState.GONE, how
         if run.started:
-            self._truth.ran[run.id] = run.ran
+            self._truth.ended(run.id, run.ran)
         if how.kind in (ExitKind.RETURNED, ExitKind.RAISED):
             data = str(run.id).encode()
             key = f"{run.output.prefix}result"
@@ -295,7 +300,7 @@ class Machine:
     def _die(self, run: SimRun) -> None:
         run.dead = True
         if run.started:
-            self._truth.ran[run.id] = self._clock.ms - run.go_at
+            self._truth.ended(run.id, self._clock.ms - run.go_at)
             run.ran = (self._clock.ms - run.go_at) // 1000 * 1000  # the last heartbeat
 
     def stop_agent(self) -> None:

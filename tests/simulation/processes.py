@@ -13,7 +13,7 @@ from attrs import define, field
 from core.close import settle
 from core.house import House
 from core.schedule import Scheduler
-from ports.cluster import Answer, ClusterNode, Command, Hello, Reports
+from ports.cluster import Answer, ClusterNode, Command, Forget, Hello, Reports
 from ports.errors import Conflict, Refused, StaleEpoch, Unavailable
 from ports.leadership import Epochs
 from ports.workloads import Changes, Job
@@ -48,14 +48,19 @@ class Process:
     """Raises Unavailable if it can't begin. deposed: it has heard of a newer term, and stops."""
 
     def __init__(
-        self, house: House, epochs: Epochs, machines: Mapping[str, Machine], faults: Faults, at_least: int, make: type[Scheduler] = Scheduler
+        self,
+        house: House,
+        epochs: Epochs,
+        machines: Mapping[str, Machine],
+        faults: Faults,
+        at_least: int,
+        make: type[Scheduler] = Scheduler,
     ) -> None:
         self._house, self._machines, self._faults = house, machines, faults
         self.inbox: deque[Event] = deque()
         self.lines: dict[str, Line] = {}
         self.settling: list[Job] = []
         self.deposed = 0
-        self.clean = False  # the last round did all that it wanted to
         self.epoch = take_epoch(epochs, at_least)
         self.cursor = house.workloads.changes("").cursor
         self.scheduler = make(house, self.epoch, self._send, self.settling.append)
@@ -73,21 +78,19 @@ class Process:
         for _ in range(min(count, len(self.inbox))):
             text, act = self.inbox.popleft()
             told.append(text)
-            try:
-                act(self.scheduler)
-            except (Unavailable, Conflict) as error:
-                told.append(f"({error})")
+            act(self.scheduler)
             if self.deposed:
                 break
         return "; ".join(told)
 
     def round(self) -> str:
-        self.clean = False
         try:
             self.scheduler.round()
         except Unavailable as error:
             return str(error)
-        self.clean = True
+        except StaleEpoch as error:
+            self.deposed = error.newest
+            return str(error)
         return ""
 
     # ------------------------------------------------------------ what the other threads do
@@ -166,7 +169,8 @@ class Process:
         except Unavailable as error:
             return f"{text}: {error}"
         for command, answer in zip(batch, answers, strict=True):
-            self._answered(name, command, answer)
+            if not answer.ok or not answer.known or isinstance(command, Forget):
+                self._answered(name, command, answer)
         return f"{name}: {text}"
 
     def _answered(self, name: str, command: Command, answer: Answer) -> None:
@@ -188,4 +192,5 @@ class Process:
 
 
 def _changes_text(changes: Changes) -> str:
-    return "store: " + ", ".join([f"{job.id} {job.status.phase} v{job.version}" for job in changes.jobs] + [f"-{name}" for name in changes.deleted])
+    changed = [f"{job.id} {job.status.phase} v{job.version}" for job in changes.jobs]
+    return "store: " + ", ".join(changed + [f"-{name}" for name in changes.deleted])

@@ -60,7 +60,13 @@ class SimWorkloads:
         return self._faults.io("store.list", lambda: self._real.list(which, cursor, limit, newest_first))
 
     def replace(self, job: Job) -> Job:
-        return self._faults.io("store.replace", lambda: self._real.replace(job))
+        return self._faults.io("store.replace", lambda: self._replace(job))
+
+    def _replace(self, job: Job) -> Job:
+        written = self._real.replace(job)
+        runs = ", ".join(f"{run.id.attempt}:{run.state}" for run in job.status.runs)
+        self._faults.log.append(f"{job.id} v{job.version}>v{written.version} {job.status.phase} [{runs}]")
+        return written
 
     def delete(self, job: Job) -> None:
         self._faults.io("store.delete", lambda: self._real.delete(job))
@@ -188,5 +194,3 @@ class SimMetering:
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-

@@ -12,12 +12,13 @@ from core.house import House, Terms
 from core.inventory import Fleet, fold
 from core.jobs import cancel
 from core.names import job_id, upload_key
+from core.nodes import NodeChange, declare
 from core.schedule import Scheduler
 from core.submit import Submission, submit
 from core.tick import tick
 from ports.credits import ISSUE, user_account
-from ports.errors import Conflict, Refused, Unavailable
-from ports.nodes import Gpu, NodeRecord
+from ports.errors import Conflict, Refused, StaleEpoch, Unavailable
+from ports.nodes import Gpu
 from ports.tariffs import Splits, Tariff
 from ports.units import Credits, Instant, Mib, Span
 from ports.workloads import TERMINAL, Ask, BlobRef, ConditionStatus, Environment, Job
@@ -29,7 +30,7 @@ from tests.memory.nodes import MemoryNodes
 from tests.memory.tariffs import MemoryTariffs
 from tests.memory.workloads import MemoryWorkloads
 from tests.simulation.actions import Action
-from tests.simulation.faults import Crash, Fault, Faults, Mode, Paused
+from tests.simulation.faults import Crash, Faults, Paused
 from tests.simulation.machines import Machine, Truth
 from tests.simulation.processes import Process
 from tests.simulation.services import (
@@ -50,7 +51,7 @@ TERMS = Terms(credits_enabled=True, preflight=Span.of(minutes=1))
 USERS = (
     (Caller("ann"), 4_000),
     (Caller("bob", plan=Plan.PAID), 4_000),
-    (Caller("eve", plan=Plan.PAID), 25),  # runs dry
+    (Caller("eve", plan=Plan.PAID), 9),  # runs dry
     (Caller("acme", plan=Plan.PAID), 500),  # has hardware of its own
 )
 FLEET = (
@@ -110,22 +111,26 @@ class World:
         said = getattr(self, f"_{action.kind}")(action) or ""
         for machine in self.machines.values():
             machine.watch_silence()
-        if self._tell is not None:
-            broken, self.faults.log = "".join(f" !{each}" for each in self.faults.log), []
-            self._tell(f"{self.steps:>5} {self.clock.ms / 1000:>8.1f}s {action}{broken}  {said}")
+        self._say(f"{self.steps:>5}", f"{action}  {said}")
 
-    def _as(self, process: Process | None, fault: Fault | None, act: Callable[[], object]) -> str:
-        """One operation of a process (None: of a gateway or biller), with its fault."""
+    def _say(self, what: str, said: str) -> None:
+        """A line of the trace, and under it what was written and what was broken."""
+        log, self.faults.log = self.faults.log, []
+        if self._tell is not None:
+            for line in (f"{what} {self.clock.ms / 1000:>8.1f}s {said}", *(f"{'':>16}{each}" for each in log)):
+                self._tell(line)
+
+    def _as(self, process: Process | None, act: Callable[[], object]) -> str:
+        """One operation of a process (None: of a gateway or biller), with what is armed."""
         try:
-            if fault is not None and fault.mode is Mode.PAUSE:
-                said: list[object] = []
-                paused = self.faults.start(fault, lambda: said.append(act()))
-                if paused is not None:
-                    self.paused.append((process, paused))
-                    return f"paused before {paused.what}"
-                return str(said[0] or "")
-            with self.faults.operation(fault):
+            if not self.faults.may_pause:
                 return str(act() or "")
+            said: list[object] = []
+            paused = self.faults.start(lambda: said.append(act()))
+            if paused is not None:
+                self.paused.append((process, paused))
+                return f"paused before {paused.what}"
+            return str(said[0] or "")
         except Crash as crash:
             self._dies(process)
             return f"died at {crash}"
@@ -136,7 +141,7 @@ class World:
             return
         for owner, paused in [each for each in self.paused if each[0] is process]:
             self.paused.remove((owner, paused))
-            self.faults.bury(paused)
+            paused.end()
         if process is self.process:
             self.process = None
         elif process in self.old:
@@ -185,7 +190,7 @@ class World:
             f"body-{len(self.asked)}",
         )
         self.asked.append((caller, submission))
-        return self._hand_in(caller, submission, action.fault)
+        return self._hand_in(caller, submission)
 
     def _again(self, action: Action) -> str:
         if not self.asked:
@@ -193,9 +198,9 @@ class World:
         caller, submission = self.asked[action.a % len(self.asked)]
         if action.b % 8 == 0:
             submission = evolve(submission, body_sha256="other")
-        return self._hand_in(caller, submission, action.fault)
+        return self._hand_in(caller, submission)
 
-    def _hand_in(self, caller: Caller, submission: Submission, fault: Fault | None) -> str:
+    def _hand_in(self, caller: Caller, submission: Submission) -> str:
         def act() -> str:
             name = job_id(caller.user, submission.key)
             try:
@@ -204,7 +209,7 @@ class World:
                 return f"{name} {type(error).__name__}: {error}"
             return f"{done.job.id} {'made' if done.created else 'is there'}, {done.job.status.phase}"
 
-        return self._as(None, fault, act)
+        return self._as(None, act)
 
     def _cancel(self, action: Action) -> str:
         if not self.asked:
@@ -218,7 +223,7 @@ class World:
             except (Refused, Unavailable) as error:
                 return str(error)
 
-        return self._as(None, action.fault, act)
+        return self._as(None, act)
 
     def _touch(self, action: Action) -> str:
         """Another writer changes an object: whoever has read it before gets a conflict."""
@@ -239,20 +244,17 @@ class World:
             assert not done.refused, done.refused
             return f"{done.runs} runs, {done.posted} posted, {done.flagged} flagged"
 
-        return self._as(None, action.fault, act)
+        return self._as(None, act)
 
     # ------------------------------------------------------------ the scheduler
 
-    def _start(self, action: Action) -> str:
-        return "" if self.process is not None else self._begin(action.fault)
+    def _start(self, _: Action) -> str:
+        return "" if self.process is not None else self._begin()
 
-    def _begin(self, fault: Fault | None) -> str:
-        if fault is not None and fault.mode is Mode.PAUSE:
-            fault = None
+    def _begin(self) -> str:
         try:
-            with self.faults.operation(fault):
-                self.process = Process(self.house, SimEpochs(self.epochs, self.faults), self.machines, self.faults, self.newest, self.make)
-        except (Unavailable, Crash) as error:
+            self.process = Process(self.house, SimEpochs(self.epochs, self.faults), self.machines, self.faults, self.newest, self.make)
+        except (Unavailable, StaleEpoch, Crash) as error:
             return f"could not begin: {error}"
         return f"term {self.process.epoch}"
 
@@ -260,32 +262,32 @@ class World:
         self._dies(self.process)
         return "the scheduler is dead"
 
-    def _takeover(self, action: Action) -> str:
+    def _takeover(self, _: Action) -> str:
         """The scheduler is paused, loses the lock, and another one begins."""
         if self.process is not None:
             self.old = [*self.old[-1:], self.process]
             self.process = None
-        return self._begin(action.fault)
+        return self._begin()
 
-    def _of(self, process: Process | None, fault: Fault | None, act: Callable[[Process], object]) -> str:
+    def _of(self, process: Process | None, act: Callable[[Process], object]) -> str:
         if process is None:
             return ""
         if self.busy(process):
             return "is paused"
-        said = self._as(process, fault, lambda: act(process))
+        said = self._as(process, lambda: act(process))
         if process.deposed:
             self.newest = max(self.newest, process.deposed)
             self._dies(process)
         return said
 
     def _watch(self, action: Action) -> str:
-        return self._of(self.process, None, lambda each: each.watch())
+        return self._of(self.process, lambda each: each.watch())
 
     def _events(self, action: Action) -> str:
-        return self._of(self.process, action.fault, lambda each: each.events(action.a % 4 + 1))
+        return self._of(self.process, lambda each: each.events(action.a % 4 + 1))
 
     def _round(self, action: Action) -> str:
-        return self._of(self.process, action.fault, lambda each: each.round())
+        return self._of(self.process, lambda each: each.round())
 
     def _name(self, action: Action) -> str:
         return list(self.machines)[action.a % len(self.machines)]
@@ -293,17 +295,17 @@ class World:
     def _poll(self, action: Action) -> str:
         if action.b % 16 == 0 and self.process is not None:
             self.process.again(action.b // 16)
-        return self._of(self.process, action.fault, lambda each: each.poll(self._name(action)))
+        return self._of(self.process, lambda each: each.poll(self._name(action)))
 
     def _deliver(self, action: Action) -> str:
-        return self._of(self.process, action.fault, lambda each: each.deliver(self._name(action)))
+        return self._of(self.process, lambda each: each.deliver(self._name(action)))
 
-    def _settle(self, action: Action) -> str:
+    def _settle(self, _: Action) -> str:
         """In a thread of its own: whether the deciding one is paused is nothing to it."""
         if self.process is None:
             return ""
         process = self.process
-        return self._as(process, None if action.fault and action.fault.mode is Mode.PAUSE else action.fault, process.settle_one)
+        return self._as(process, process.settle_one)
 
     def _wake(self, action: Action) -> str:
         """A predecessor that was paused goes on for a moment, with its old epoch and what it remembers."""
@@ -318,7 +320,7 @@ class World:
             lambda each: each.round(),
             lambda each: each.poll(self._name(action)),
         )[action.b % 6]
-        return self._of(process, action.fault, act)
+        return self._of(process, act)
 
     def _resume(self, action: Action) -> str:
         """An operation that stands still goes on."""
@@ -326,7 +328,7 @@ class World:
             return ""
         owner, paused = self.paused.pop(action.a % len(self.paused))
         try:
-            self.faults.resume(paused)
+            paused.resume()
         except Crash:
             self._dies(owner)
         return f"went on from {paused.what}"
@@ -335,11 +337,11 @@ class World:
         """Everything does its daily work once."""
         self._watch(action)
         for name in self.machines:
-            self._of(self.process, None, lambda each, name=name: each.poll(name))  # type: ignore[misc]
-        self._of(self.process, None, lambda each: each.events(1000))
+            self._of(self.process, lambda each, name=name: each.poll(name))  # type: ignore[misc]
+        self._of(self.process, lambda each: each.events(1000))
         said = self._round(action)
         for name in self.machines:
-            self._of(self.process, None, lambda each, name=name: each.deliver(name))  # type: ignore[misc]
+            self._of(self.process, lambda each, name=name: each.deliver(name))  # type: ignore[misc]
         self._settle(Action("settle"))
         return said
 
@@ -350,6 +352,15 @@ class World:
 
     def _time(self, action: Action) -> None:
         self.clock.ms += (1, 50, 700, 2_000, 5_001, 12_345)[action.a % 6]
+
+    def _wait(self, action: Action) -> None:
+        """Some time of nothing but asking."""
+        for _ in range(8 + action.a % 24):
+            self.clock.ms += 4_700
+            for name in self.machines:
+                self._of(self.process, lambda each, name=name: each.poll(name))  # type: ignore[misc]
+            self._of(self.process, lambda each: each.events(1000))
+            self._of(self.process, lambda each: each.round())
 
     def _long(self, action: Action) -> None:
         self.clock.ms += (30_000, 61_000, 95_000, 3_700_000)[action.a % 4]
@@ -384,6 +395,10 @@ class World:
         self.machines[self._name(action)].connected = True
         return self._name(action)
 
+    def _arm(self, action: Action) -> None:
+        if action.fault is not None:
+            self.faults.armed[action.fault.what] = action.fault.mode
+
     def _down(self, action: Action) -> str:
         service = SERVICES[action.a % len(SERVICES)]
         self.faults.down.add(service)
@@ -405,14 +420,12 @@ class World:
             return f"{what}: {error}"
         return what
 
-    def _spec(self, name: str, **spec: object) -> str:
-        """What an operator sets."""
-        record = self.records.get(name) or NodeRecord(name)
-        self.records.put_spec(evolve(record, spec=evolve(record.spec, **spec)))
-        return f"{name} {spec}"
+    def _declare(self, change: NodeChange) -> str:
+        declare(evolve(self.house, nodes=self.records), change)
+        return str(change)
 
     def _drain(self, action: Action) -> str:
-        return self._spec(self._name(action), drain=action.b % 2 == 0)
+        return self._declare(NodeChange(self._name(action), drain=action.b % 2 == 0))
 
     def _gone(self, action: Action) -> str:
         """An admin declares a machine gone: he has seen to it that it is off."""
@@ -420,18 +433,19 @@ class World:
         if machine.powered:
             return ""
         self.truth.declared.add(machine.name)
-        return self._spec(machine.name, gone=True)
+        return self._declare(NodeChange(machine.name, gone=True))
 
     def _owner(self, action: Action) -> str:
         """An operator says whose a machine is; with a label that says the same it changes nothing."""
         machine = self.machines[self._name(action)]
-        return self._spec(machine.name, owner=machine.label_owner if action.b % 4 else "")
+        return self._declare(NodeChange(machine.name, owner=machine.label_owner if action.b % 4 else ""))
 
     # ------------------------------------------------------------ afterwards
 
     def calm(self) -> None:
         """Faults stop: services answer, machines are back, whoever was paused goes on and learns that it is late."""
         self.faults.down.clear()
+        self.faults.armed.clear()
         while self.faults.late:
             self._late(Action("late"))
         while self.paused:
@@ -442,19 +456,25 @@ class World:
             machine.connected = True
             machine.power_on()
             machine.start_agent()
-            self._spec(machine.name, gone=False, drain=False, owner="")
+            self._declare(NodeChange(machine.name, "", False, False))
         if self.process is None:
-            self._begin(None)
+            self._begin()
+
+    def cancel_hopeless(self) -> None:
+        """Users give up what was submitted before the fleet was known, and which no machine can hold."""
+        for job in self.live_jobs():
+            if "No node that is here" in job.status.waiting:
+                cancel(self.house, Caller(job.spec.user), job.id)
 
     def end(self) -> None:
         """Leave no thread behind."""
         while self.paused:
-            self.faults.bury(self.paused.pop()[1])
+            self.paused.pop()[1].end()
 
     def beat(self) -> None:
         """One round of daily work without a fault, for everybody."""
         if self.process is None:
-            self._begin(None)
+            self._begin()
         said = self._beat(Action("beat"))
         for name, machine in self.machines.items():
             for run in range(len(machine.runs)):
@@ -463,7 +483,4 @@ class World:
             self._settle(Action("settle"))
         self._tick(Action("tick"))
         self.clock.ms += 1_000
-        if self._tell is not None:
-            self._tell(f" rest {self.clock.ms / 1000:>8.1f}s {said}")
-
-
+        self._say(" rest", said)

@@ -1,0 +1,86 @@
+"""Runs that are on a node, or may be, and should not be: killed until they are gone, then forgotten.
+
+A run is an orphan only if a read of its object, made after its agent reported it, says so. Its VRAM is kept from
+everybody until its agent says that every process of it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from core.roster import Node, Roster
+from core.talks import Talks
+from ports.cluster import Command, Forget, Kill, ReportState, RunReport
+from ports.units import Span
+from ports.workloads import Job, Phase, RunId, RunState
+
+
+class Orphans:
+    """tell: sends a command, unless it was sent a moment ago. fresh: reads an object now."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        talks: Talks,
+        tell: Callable[[str, Command], None],
+        fresh: Callable[[str], Job | None],
+        now: Callable[[], Span],
+    ) -> None:
+        self._roster, self._talks, self._tell, self._fresh, self._now = roster, talks, tell, fresh, now
+        self._freed = False
+        self._suspects: dict[tuple[str, RunId], None] = {}
+
+    def add(self, node: str, run: RunId) -> None:
+        """That run may be there without a right to be, or may have left something there."""
+        self._suspects[node, run] = None
+
+    def forgotten(self, node: str, run: RunId) -> None:
+        """Its agent knows nothing of it any more."""
+        self._roster.forget(node, run)
+        self._talks.drop(node, run)
+
+    def look(self, jobs: Mapping[str, Job], stale: Collection[str]) -> bool:
+        """Look at each suspect; those that are settled are none any more. True if VRAM was freed. Raises Unavailable."""
+        self._freed = False
+        for name, run in tuple(self._suspects):
+            node, job = self._roster.get(name), jobs.get(run.workload)
+            if node is None or not node.answered:
+                del self._suspects[name, run]  # it comes up again with the node
+            elif run.workload not in stale and (_is_live(job, run) or self._settle(node, run, job)):
+                del self._suspects[name, run]
+        return self._freed
+
+    def _settle(self, node: Node, run: RunId, job: Job | None) -> bool:
+        """Whether nothing more is to be done about it."""
+        report = node.reports.get(run)
+        if report is None:
+            if not self._talks.about(node.name, run).absent:
+                self._tell(node.name, Kill(run))
+                return False
+            self._lift(node.name, run)
+            self._talks.drop(node.name, run)
+            return True
+        if report.state is not ReportState.GONE:
+            return self._end(node, run, report)
+        self._lift(node.name, run)
+        if job is not None and job.status.phase is Phase.CLOSING and job.status.run is not None and job.status.run.id == run:
+            return True  # its result may have to be uploaded yet
+        self._tell(node.name, Forget(run))
+        return False
+
+    def _end(self, node: Node, run: RunId, report: RunReport) -> bool:
+        self._roster.quarantine(run, report.slots)
+        if not self._talks.due(node.name, run, Kill, self._now()):
+            return False
+        if _is_live(self._fresh(run.workload), run):
+            return True
+        self._tell(node.name, Kill(run))
+        return False
+
+    def _lift(self, node: str, run: RunId) -> None:
+        if self._roster.lift(node, run):
+            self._freed = True
+
+
+def _is_live(job: Job | None, run: RunId) -> bool:
+    return job is not None and any(each.id == run and each.state is not RunState.ENDED for each in job.status.runs)
