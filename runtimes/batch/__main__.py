@@ -1,4 +1,4 @@
-"""`python -m runtimes.batch schedule|reconcile|bill`: the rounds as processes of their own, for a cluster or for cron."""
+"""`python -m runtimes.batch schedule|reconcile|bill|sweep`: the rounds as processes of their own, for a cluster or for cron."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import structlog
 from attrs import asdict
 from cyclopts import App, Parameter
 
+from core.sweep import sweep_uploads
 from core.tick import tick
 from ports.errors import GridweaveError, Unavailable
 from ports.units import Span
@@ -77,6 +78,17 @@ def bill(*, as_json: Json = False) -> int:
         done = tick(wired.house, wired.metering)
         _say(asdict(done), as_json)
         return 1 if done.refused else 0
+    finally:
+        wired.close()
+
+
+@app.command
+def sweep(*, as_json: Json = False) -> int:
+    """Delete uploads that no submit has used for a day."""
+    wired, _ = _open()
+    try:
+        _say({"uploads": sweep_uploads(wired.house)}, as_json)
+        return 0
     finally:
         wired.close()
 

@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import gridweave as gw
 import httpx
 from attrs import define, field, frozen
+from gridweave.calls import spawn
+from gridweave.jobs import Job
 
-import gridweave as gw
 from adapters.local.clock import SystemClock
 from adapters.ray.labels import GPUS, NODE, OWNER
 from adapters.ray.leftovers import end_runs
 from adapters.ray.local import LocalRay
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
-from gridweave.calls import spawn
-from gridweave.jobs import Job
 from ports.credits import ISSUE, user_account
 from ports.units import Credits
 from tests.e2e.gateways import Gateway

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 
+import gridweave as gw
 import pytest
 
-import gridweave as gw
 from tests.e2e.rig import Rig
 
 
