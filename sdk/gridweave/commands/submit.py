@@ -74,7 +74,8 @@ def submit(
     try:
         return show_outcome(client, output, job)
     finally:
-        print(_receipt(client.status(job.id)), file=sys.stderr)
+        if not output.json:
+            print(_receipt(client.status(job.id)), file=sys.stderr)
 
 
 def _receipt(status: Mapping[str, Any]) -> str:
