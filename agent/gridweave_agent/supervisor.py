@@ -111,7 +111,7 @@ def _lock(run: RunDir, claim: str) -> int:
 
 def _marks(mode: str, below: Below) -> dict[str, object]:
     """By what an agent finds the processes of this run, should this one be lost."""
-    marks: dict[str, object] = {"pid": os.getpid(), "mode": mode, "below": below.pid}
+    marks: dict[str, object] = {"pid": os.getpid(), "mode": mode, "inner": below.pid}
     if mode == isolation.NAMESPACE:
         marks["pid_namespace"] = os.readlink("/proc/self/ns/pid_for_children")
     pipes = {"log": below.pipes.log.read, "frames": below.pipes.frames.read}

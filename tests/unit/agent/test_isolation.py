@@ -68,8 +68,7 @@ def test_a_run_may_have_a_uid_of_its_own(open_folder: Path, blobs: Blobs, isolat
         "    return os.getresuid(), os.getgroups(), os.environ['HOME'], denied, len(open('/proc/self/environ').read()) > 0\n"
     )
     try:
-        command = node.prepared(lambda: 1)
-        expected = ((54_321,) * 3, [], "/", [True, True], True)
-        assert expected == node.value(script(source)["work"], (str(node.folder_of(command["run"])),))
+        work, journal = script(source)["work"], str(node.folder_of("uid/1"))
+        assert ((54_321,) * 3, [], "/", [True, True], True) == node.value(work, (journal,), run="uid/1")
     finally:
         node.close()
