@@ -254,6 +254,8 @@ class Watch:
         while True:
             try:
                 write_json(self._run.exit, record)
+            except FileNotFoundError:
+                return  # the folder was removed: nobody will ask
             except OSError:
                 time.sleep(1)
             else:
