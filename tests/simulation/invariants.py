@@ -30,6 +30,7 @@ def check(world: World) -> None:
             what_has_ended_is_settled(world, job)
     holds_belong_to_what_lives(world)
     the_ledger_adds_up(world)
+    what_is_booked_lives(world)
 
 
 def demand(holds: bool, what: str) -> None:
@@ -95,11 +96,14 @@ def what_has_ended_is_settled(world: World, job: Job) -> None:
 
 
 def time_is_true(world: World, run: Run) -> None:
-    ends = [machine.runs[run.id] for machine in world.machines.values() if run.id in machine.runs]
+    """What ends as it should is known to the millisecond; what is lost is billed for no more than it ran."""
     true = world.truth.ran.get(run.id)
-    if run.exit is not None and run.exit.kind is not ExitKind.RUNNER_LOST and true is not None:
+    if true is None or run.exit is None:
+        return
+    still = any(run.id in machine.runs and machine.runs[run.id].alive for machine in world.machines.values())
+    if run.exit.kind is not ExitKind.RUNNER_LOST and run.id not in world.truth.vague:
         demand(run.ran == Span(true), f"{run.id} ran {true} ms, and is stored with {run.ran}")
-    if run.exit is not None and run.exit.kind is ExitKind.RUNNER_LOST and true is not None and not any(each.alive for each in ends):
+    elif not still:
         demand(run.ran <= Span(true), f"{run.id} ran {true} ms, and is billed for {run.ran}")
 
 
@@ -164,6 +168,26 @@ def the_ledger_adds_up(world: World) -> None:
             demand(
                 parts == gpu.gpu.total.n, f"{node.name}: GPU {gpu.gpu.index} has {gpu.gpu.total}; free, booked and quarantined are {parts}"
             )
+
+
+def what_is_booked_lives(world: World) -> None:
+    """Of every job of which the scheduler knows what is stored: booked or kept is what lives, and only that."""
+    process = world.process
+    if process is None or world.busy(process):
+        return
+    scheduler, stored = process.scheduler, {job.id: job for job in world.stored()}
+    for run in scheduler.ledger.runs():
+        job, known = stored.get(run.workload), scheduler._jobs.get(run.workload)
+        if run.workload in scheduler._stale or (known is not None and (job is None or known.version != job.version)):
+            continue
+        lives = job is not None and any(each.id == run and each.state is not RunState.ENDED for each in job.status.runs)
+        demand(lives, f"{run} is booked and does not live")
+    for known in scheduler._jobs.values():
+        live = known.status.run
+        if live is None or live.state is RunState.ENDED or known.id in scheduler._stale or known.id in scheduler._bookings.homeless:
+            continue
+        kept = scheduler.ledger.placement(live.id) is not None or str(live.id) in scheduler.ledger.quarantined()
+        demand(kept, f"{live.id} lives, and its VRAM is offered to others")
 
 
 def check_at_rest(world: World) -> None:
