@@ -71,7 +71,7 @@ def _seconds(text: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--json", action="store_true", help="print the JSON object only")
+    parser.add_argument("--json", action="store_true", help="accepted for symmetry: the JSON object is always last")
     times: int = parser.parse_args().times
     with standing() as on:
         say(f"{times} jobs of ours")
