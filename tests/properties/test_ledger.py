@@ -28,9 +28,10 @@ SEEDS = int(os.environ.get("LEDGER_SEEDS", "1"))
 
 NAMES = [f"n{at}" for at in range(8)]
 OWNERS = ["org", "org", "provider:a", "provider:b"]
-KINDS = [("A", "nv", 40), ("A", "nv", 48), ("B", "nv", 80), ("C", "amd", 64), ("B", "amd", 80)]
+# amounts on both sides of the blocks of 64 and 4,096 MiB that the indexes work in
+KINDS = [("A", "nv", 40_960), ("A", "nv", 49_140), ("B", "nv", 81_920), ("C", "amd", 65_536), ("B", "amd", 81_559)]
 POOLS = [(ORG_POOL,), (PROVIDERS_POOL, ORG_POOL), (PROVIDERS_POOL,), (Pool("provider:a"),), (Pool("provider:b"), ORG_POOL), ()]
-AMOUNTS = [1, 3, 5, 8, 10, 20, 24, 40, 41, 48, 64, 80, 81]
+AMOUNTS = [1, 63, 64, 3_000, 4_096, 5_000, 8_192, 10_000, 20_480, 24_000, 40_960, 40_961, 49_140, 65_536, 81_559, 81_920, 81_921]
 
 
 def one_node(kinds: Iterable[tuple[str, str, int]]) -> list[Gpu]:
