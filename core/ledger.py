@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from core.fleet import GpuClass, LedgerView, NodeView, unknown_gpu, unknown_node
-from core.ledger_state import GpuIndex, GpuState, Kind, NodeState, RoomIndex
+from core.ledger_state import GpuIndex, GpuState, Kind, NodeState, RoomIndex, Watch
 from core.owners import PROVIDERS_POOL, Pool, check_owner, is_provider
 from core.packing import NoRoom, check_ask, no_room
 from ports.errors import Invalid
@@ -42,7 +42,8 @@ class VramLedger:
         self._members: dict[str, dict[str, NodeState]] = {}  # likewise: the nodes
         self._single: dict[tuple[str, str | None, str | None, bool], GpuIndex] = {}
         self._several: dict[tuple[str, str | None, str | None, bool, int], RoomIndex] = {}
-        self._outdated: dict[NodeState, None] = {}  # nodes whose rooms have changed
+        self._shares: dict[Watch, None] = {}  # nodes whose rooms for shares are out of date
+        self._wholes: dict[Watch, None] = {}  # likewise, for whole GPUs
         self._views: dict[str, NodeView] = {}
         self._classes: frozenset[GpuClass] | None = None  # None: to be told anew
         self._unseen: list[NodeState] = []  # nodes that have changed since the last view
@@ -116,8 +117,10 @@ class VramLedger:
         check_ask(ask)
         if self._quarantine and str(run) in self._quarantine:
             raise Invalid(f"Run {run} is in quarantine.", "run", "A new attempt has an id of its own.", run)
-        if len(self._outdated) > _BACKLOG:
-            self._refresh(next(iter(self._outdated)))
+        if len(self._shares) > _BACKLOG:
+            self._shares.popitem()[0].refresh()
+        if len(self._wholes) > _BACKLOG:
+            self._wholes.popitem()[0].refresh()
         one, closest = ask.gpus == 1 == ask.workers, 0
         for pool in pools:
             found = self._one(ask, pool) if one else self._gang(ask, pool)
@@ -154,7 +157,8 @@ class VramLedger:
         """Give back what the run has booked. Doing it twice is doing it once."""
         for slot in self._bookings.pop(run, ()):
             self._use(self._nodes[slot.node].gpus[slot.gpu], -slot.mib.n)
-        self._refresh_all()
+        _refresh(self._shares)
+        _refresh(self._wholes)
 
     def placement(self, run: RunId) -> Placement | None:
         """The slots that the run has booked now."""
@@ -192,7 +196,8 @@ class VramLedger:
             self._bookings[run] = rest
         else:
             self._bookings.pop(run, None)
-        self._refresh_all()
+        _refresh(self._shares)
+        _refresh(self._wholes)
 
     def lift(self, run: RunId | str, node: str | None = None) -> None:
         """End the quarantine of that run's slots, on one node or everywhere. Doing it twice is doing it once."""
@@ -201,7 +206,8 @@ class VramLedger:
             self._use(self._nodes[name].gpus[index], 0, -kept.pop((name, index)))
         if not kept:
             self._quarantine.pop(str(run), None)
-        self._refresh_all()
+        _refresh(self._shares)
+        _refresh(self._wholes)
 
     def quarantined(self) -> dict[str, Placement]:
         """The slots in quarantine, by the text of their run."""
@@ -259,13 +265,11 @@ class VramLedger:
                     self._use(gpu, -slot.mib.n)
                 return chosen
             for gpu in chosen:
-                slots.append(self._book(gpu, ask))
-                gpu.offer = -1  # a gang's workers share no GPU
+                slots.append(self._book(gpu, ask, closed=True))  # a gang's workers share no GPU
             placed += chosen
         for gpu in placed:
             gpu.open()
-            if gpu.node.groups:
-                self._outdated[gpu.node] = None
+            self._outdate(gpu, 1)
         return tuple(slots)
 
     def _worker(self, ask: Ask, pool: Pool) -> list[GpuState] | int:
@@ -276,7 +280,7 @@ class VramLedger:
         several = self._several.get((pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus)) or self._make_several(pool, ask)
         if several is None:
             return 0
-        self._refresh_all()
+        _refresh(self._wholes if ask.exclusive else self._shares)
         node = several.rooms.best(ask.mib.n)
         return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
 
@@ -314,13 +318,13 @@ class VramLedger:
 
     # ------------------------------------------------------------ inside: booking
 
-    def _book(self, gpu: GpuState, ask: Ask) -> Slot:
+    def _book(self, gpu: GpuState, ask: Ask, closed: bool = False) -> Slot:
         mib = gpu.spec.total if ask.exclusive and gpu.spec is not None else ask.mib
-        self._use(gpu, mib.n)
+        self._use(gpu, mib.n, closed=closed)
         return Slot(gpu.node.name, gpu.index, mib)
 
-    def _use(self, gpu: GpuState, booked: int, quarantined: int = 0) -> None:
-        """The one place where an amount changes."""
+    def _use(self, gpu: GpuState, booked: int, quarantined: int = 0, closed: bool = False) -> None:
+        """The one place where an amount changes. closed: the GPU offers nothing until it is opened."""
         node = gpu.node
         gpu.booked += booked
         gpu.quarantined += quarantined
@@ -332,13 +336,15 @@ class VramLedger:
         gpu.free = free
         if not gpu.total:
             self._vacate(gpu)
+        elif closed:
+            gpu.offer = -1
         elif not node.drain:
             gpu.open()
         if node.seen:
             node.seen = False
             self._unseen.append(node)
-        if node.groups and (more > 0 or node.roomy):
-            self._outdated[node] = None
+        if self._several:
+            self._outdate(gpu, more)
 
     def _vacate(self, gpu: GpuState) -> None:
         """Drop a GPU that its node has no more, and on which nothing is in use any more."""
@@ -352,13 +358,13 @@ class VramLedger:
             node.seen = False
             self._unseen.append(node)
 
-    def _refresh_all(self) -> None:
-        while self._outdated:
-            self._refresh(next(iter(self._outdated)))
-
-    def _refresh(self, node: NodeState) -> None:
-        node.refresh()
-        del self._outdated[node]
+    def _outdate(self, gpu: GpuState, more: int) -> None:
+        """Note whose rooms may have changed, now that a GPU has `more` (or, negative, less) free."""
+        node = gpu.node
+        if node.shares.roomy or (more > 0 and node.shares.groups):
+            self._shares[node.shares] = None
+        if node.wholes.roomy or (gpu.free == gpu.total and node.wholes.groups):
+            self._wholes[node.wholes] = None
 
     # ------------------------------------------------------------ inside: nodes
 
@@ -390,10 +396,9 @@ class VramLedger:
     def _leave(self, node: NodeState) -> None:
         """Take a node out of every index; its GPUs close."""
         self._classes = None
-        for watched in node.groups:
-            watched.leave(node)
-        node.groups.clear()
-        self._outdated.pop(node, None)
+        for watch, backlog in ((node.shares, self._shares), (node.wholes, self._wholes)):
+            watch.leave()
+            backlog.pop(watch, None)
         for group in _groups(node.owner):
             del self._members[group][node.name]
             shapes = self._shapes[group]
@@ -425,6 +430,11 @@ def _groups(owner: str) -> Iterator[str]:
     yield owner
     if is_provider(owner):
         yield PROVIDERS_POOL.owners
+
+
+def _refresh(backlog: dict[Watch, None]) -> None:
+    while backlog:
+        backlog.popitem()[0].refresh()
 
 
 def _sorted(placement: Placement) -> list[tuple[str, int, int]]:
