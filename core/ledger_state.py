@@ -1,24 +1,18 @@
-"""What the ledger keeps of a GPU and of a node, and the indexes that answer for one kind of GPU.
-
-An index exists from the first ask on that needs it: per pool, model, vendor, exclusive or not, and number of GPUs per
-worker. Making it reads its pool's nodes once; from then on every change keeps it. It is not made for an ask that no node could
-ever serve, so what users ask for can't make more of them than the fleet has kinds.
-"""
+"""What the ledger keeps of a GPU and of a node, and who has to be told when a node's rooms change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import count
 
 from core.buckets import Buckets
 from core.fleet import GpuView, NodeView
-from core.owners import Pool
 from core.rooms import Room, Rooms, Seat
 from ports.nodes import Gpu
 from ports.units import Mib
-from ports.workloads import Ask
 
 _serial = count()
+
+Shape = tuple[tuple[str, str, int], ...]  # model, vendor and MiB of each GPU of a node
 
 
 class GpuState:
@@ -75,71 +69,13 @@ class NodeState:
         self.shares, self.wholes = Watch(self, False), Watch(self, True)
 
     @property
-    def shape(self) -> tuple[tuple[str, str, int], ...]:
-        """Model, vendor and MiB of each GPU that it has."""
+    def shape(self) -> Shape:
+        """Of the GPUs that it has."""
         return tuple(sorted((each.spec.model, each.spec.vendor, each.total) for each in self.gpus.values() if each.spec is not None))
 
     def view(self) -> NodeView:
         gpus = tuple(self.gpus[index].view() for index in sorted(self.gpus) if self.gpus[index].spec is not None)
         return NodeView(self.name, self.owner, self.drain, gpus)
-
-
-class Kind:
-    """Which GPUs an index is about."""
-
-    __slots__ = ("exclusive", "model", "pool", "vendor")
-
-    def __init__(self, pool: Pool, ask: Ask) -> None:
-        self.pool, self.model, self.vendor, self.exclusive = pool, ask.model, ask.vendor, ask.exclusive
-
-    def of(self, node: NodeState) -> list[GpuState]:
-        return [
-            gpu
-            for gpu in node.gpus.values()
-            if (spec := gpu.spec) is not None and self.model in (None, spec.model) and self.vendor in (None, spec.vendor)
-        ]
-
-
-class GpuIndex:
-    """Finds one GPU: the tightest of its kind."""
-
-    __slots__ = ("buckets", "kind")
-
-    def __init__(self, kind: Kind, nodes: Iterable[NodeState]) -> None:
-        self.kind = kind
-        self.buckets: Buckets[GpuState] = Buckets()
-        for node in nodes:
-            self.join(node)
-
-    def join(self, node: NodeState) -> None:
-        for gpu in self.kind.of(node):
-            (gpu.idles if self.kind.exclusive else gpu.buckets).append(self.buckets)
-            if gpu.offer > 0 and (gpu.offer == gpu.total or not self.kind.exclusive):
-                self.buckets.put(gpu.entry, gpu.offer)
-
-
-class RoomIndex:
-    """Finds `gpus` GPUs of one node: of the node left with least."""
-
-    __slots__ = ("gpus", "kind", "rooms")
-
-    def __init__(self, kind: Kind, gpus: int, nodes: Iterable[NodeState]) -> None:
-        self.kind, self.gpus = kind, gpus
-        self.rooms: Rooms[NodeState] = Rooms()
-        for node in nodes:
-            self.join(node)
-
-    def join(self, node: NodeState) -> None:
-        members = self.kind.of(node)
-        if len(members) >= self.gpus:
-            watch = node.wholes if self.kind.exclusive else node.shares
-            watch.add(members, (self.rooms, self.gpus, Seat(node)))
-
-    def choose(self, node: NodeState, mib: int) -> list[GpuState]:
-        """The GPUs of that node that a worker gets."""
-        exclusive = self.kind.exclusive
-        offers = [(gpu.offer, gpu.index) for gpu in self.kind.of(node) if gpu.offer >= mib and (gpu.offer == gpu.total or not exclusive)]
-        return [node.gpus[index] for _, index in sorted(offers)[: self.gpus]]
 
 
 Watcher = tuple[Rooms["NodeState"], int, Seat["NodeState"]]  # an index, its GPUs per worker, and the node's seat in it
