@@ -6,6 +6,7 @@ Started once for all tests of this folder. Every test brings users of its own, s
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from adapters.local.clock import SystemClock
 from adapters.ray.labels import GPUS, NODE, OWNER
 from adapters.ray.leftovers import end_runs
 from adapters.ray.local import LocalRay
+from adapters.ray.venv import uv_binary
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
 from ports.credits import ISSUE, user_account
@@ -175,9 +177,17 @@ class Rig:
         return set(NODES) == set(nodes) and all(node["state"] == "Ready" for node in nodes.values())
 
 
+def with_uv(folder: Path) -> None:
+    """Nodes have uv, as the image of a node does, and nothing else of ours."""
+    folder.mkdir()
+    (folder / "uv").symlink_to(uv_binary())
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
 @contextmanager
 def standing(home: Path) -> Iterator[Rig]:
     """The rig, and nothing left of it afterwards."""
+    with_uv(home / "bin")
     ray = LocalRay(home / "ray", NODES[BIG])
     gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS})
     platform = None
