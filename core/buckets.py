@@ -8,11 +8,12 @@ to the top. So a move costs O(log n) of its bucket, and every entry is popped on
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, Protocol, TypeVar
 
-_WORD = 256
-_SLACK = 32  # stale entries that a heap may have before it is worth sweeping
+_BITS = 8  # of the amount, within a word
+_LOW = (1 << _BITS) - 1
+_SLACK = 32  # a heap up to this length is not worth sweeping
 
 
 class Offered(Protocol):
@@ -26,91 +27,84 @@ G = TypeVar("G", bound=Offered)
 Entry = tuple[str, int, int, G]
 
 
-class _Heap(list[Entry[G]], Generic[G]):
-    """limit: length at which stale and double entries are swept out."""
-
-    __slots__ = ("limit",)
-
-    def __init__(self) -> None:
-        self.limit = _SLACK
-
-
 class Buckets(Generic[G]):
     """What is offered, by amount."""
 
-    __slots__ = ("_heaps", "_top", "_words")
+    __slots__ = ("_heaps", "_limits", "_top", "_words")
 
     def __init__(self) -> None:
-        self._heaps: dict[int, _Heap[G]] = {}
+        self._heaps: dict[int, list[Entry[G]]] = {}
+        self._limits: dict[int, int] = {}  # length at which a large heap is swept again
         self._words: dict[int, int] = {}
         self._top = 0
 
     def put(self, entry: Entry[G], offer: int) -> None:
         """The GPU of `entry` offers that much from now on (more than 0)."""
         heap = self._heaps.get(offer)
-        if heap is None:
-            heap = self._heaps[offer] = _Heap()
-            high = offer // _WORD
-            word = self._words.get(high, 0)
-            if not word:
-                self._top |= 1 << high
-            self._words[high] = word | 1 << offer % _WORD
-        heappush(heap, entry)
-        if len(heap) > heap.limit:
-            _sweep(heap, offer)
+        if heap is not None:
+            if heap[0][3].offer != offer:
+                heapreplace(heap, entry)
+                return
+            heappush(heap, entry)
+            if len(heap) > _SLACK:
+                self._sweep(heap, offer)
+            return
+        self._heaps[offer] = [entry]
+        high = offer >> _BITS
+        if high in self._words:
+            self._words[high] |= 1 << (offer & _LOW)
+        else:
+            self._words[high] = 1 << (offer & _LOW)
+            self._top |= 1 << high
 
-    def first(self, need: int) -> Entry[G] | None:
-        """The entry with the least offer of at least `need`; among equals the first by name and index."""
-        while (offer := self._at_least(need)) is not None:
-            if (entry := self._live(offer)) is not None:
-                return entry
-        return None
+    def first(self, need: int) -> G | None:
+        """The GPU with the least offer of at least `need`; among equals the first by name and index."""
+        words = self._words
+        while True:
+            high = need >> _BITS
+            word = words[high] >> (need & _LOW) if high in words else 0
+            if not word:
+                tops = self._top >> high + 1
+                if not tops:
+                    return None
+                high += (tops & -tops).bit_length()
+                need = high << _BITS
+                word = words[high]
+            need += (word & -word).bit_length() - 1
+            heap = self._heaps[need]
+            while heap:
+                gpu = heap[0][3]
+                if gpu.offer == need:
+                    return gpu
+                heappop(heap)
+            self._drop(need)
 
     def greatest(self) -> int:
         """The greatest amount that is offered, 0 if nothing is."""
         while self._top:
             high = self._top.bit_length() - 1
-            offer = high * _WORD + self._words[high].bit_length() - 1
-            if self._live(offer) is not None:
-                return offer
+            offer = (high << _BITS) + self._words[high].bit_length() - 1
+            heap = self._heaps[offer]
+            while heap:
+                if heap[0][3].offer == offer:
+                    return offer
+                heappop(heap)
+            self._drop(offer)
         return 0
 
-    def _at_least(self, need: int) -> int | None:
-        high = need // _WORD
-        word = self._words.get(high, 0) >> need % _WORD
-        if word:
-            return need + (word & -word).bit_length() - 1
-        words = self._top >> high + 1
-        if not words:
-            return None
-        high += (words & -words).bit_length()
-        word = self._words[high]
-        return high * _WORD + (word & -word).bit_length() - 1
-
-    def _live(self, offer: int) -> Entry[G] | None:
-        """The first entry of a bucket that is not stale; an empty bucket is dropped."""
-        heap = self._heaps[offer]
-        while heap:
-            entry = heap[0]
-            if entry[3].offer == offer:
-                return entry
-            heappop(heap)
-        self._drop(offer)
-        return None
-
     def _drop(self, offer: int) -> None:
+        """Forget an empty bucket."""
         del self._heaps[offer]
-        high = offer // _WORD
-        word = self._words[high] & ~(1 << offer % _WORD)
-        if word:
-            self._words[high] = word
-        else:
+        self._limits.pop(offer, None)
+        high = offer >> _BITS
+        self._words[high] ^= 1 << (offer & _LOW)
+        if not self._words[high]:
             del self._words[high]
-            self._top &= ~(1 << high)
+            self._top ^= 1 << high
 
-
-def _sweep(heap: _Heap[G], offer: int) -> None:
-    """Keep each live entry once. Its cost is spread over the pushes that doubled the heap."""
-    heap[:] = {entry[2]: entry for entry in heap if entry[3].offer == offer}.values()
-    heapify(heap)
-    heap.limit = 2 * len(heap) + _SLACK
+    def _sweep(self, heap: list[Entry[G]], offer: int) -> None:
+        """Keep each live entry once, when the heap has doubled: so its cost is spread over the pushes."""
+        if len(heap) > self._limits.get(offer, _SLACK):
+            heap[:] = {entry[2]: entry for entry in heap if entry[3].offer == offer}.values()
+            heapify(heap)
+            self._limits[offer] = 2 * len(heap) + _SLACK

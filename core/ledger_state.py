@@ -1,24 +1,18 @@
-"""What the ledger keeps of a GPU and of a node, and the indexes that answer for one kind of GPU.
-
-An index exists from the first ask on that needs it: per pool, model, vendor, exclusive or not, and number of GPUs per
-worker. Making it reads its pool's nodes once; from then on every change keeps it. It is not made for an ask that no node could
-ever serve, so what users ask for can't make more of them than the fleet has kinds.
-"""
+"""What the ledger keeps of a GPU and of a node, and who has to be told when a node's rooms change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import count
 
 from core.buckets import Buckets
 from core.fleet import GpuView, NodeView
-from core.owners import Pool
-from core.rooms import Room, Rooms
+from core.rooms import Room, Rooms, Seat
 from ports.nodes import Gpu
 from ports.units import Mib
-from ports.workloads import Ask
 
 _serial = count()
+
+Shape = tuple[tuple[str, str, int], ...]  # model, vendor and MiB of each GPU of a node
 
 
 class GpuState:
@@ -47,11 +41,12 @@ class GpuState:
         """Offer what is free."""
         self.offer = free = self.free
         if free:
+            entry = self.entry
             for buckets in self.buckets:
-                buckets.put(self.entry, free)
+                buckets.put(entry, free)
             if free == self.total:
                 for buckets in self.idles:
-                    buckets.put(self.entry, free)
+                    buckets.put(entry, free)
 
     def view(self) -> GpuView:
         assert self.spec is not None  # noqa: S101 - only GPUs that the node has are shown
@@ -59,19 +54,23 @@ class GpuState:
 
 
 class NodeState:
-    """One node. present: False if it has left and something is still booked on it. free: sum over its GPUs, in MiB."""
+    """One node. present: False if it has left and something is still booked on it. free: sum over its GPUs, in MiB.
 
-    __slots__ = ("drain", "free", "gpus", "name", "owner", "present", "rooms")
+    shares, wholes: who looks for several of its GPUs.
+    seen: the last view shows it as it is.
+    """
+
+    __slots__ = ("drain", "free", "gpus", "name", "owner", "present", "seen", "shares", "wholes")
 
     def __init__(self, name: str) -> None:
         self.name, self.owner, self.drain, self.present = name, "", True, False
         self.gpus: dict[int, GpuState] = {}
-        self.free = 0
-        self.rooms: list[RoomIndex] = []
+        self.free, self.seen = 0, True
+        self.shares, self.wholes = Watch(self, False), Watch(self, True)
 
     @property
-    def shape(self) -> tuple[tuple[str, str, int], ...]:
-        """Model, vendor and MiB of each GPU that it has."""
+    def shape(self) -> Shape:
+        """Of the GPUs that it has."""
         return tuple(sorted((each.spec.model, each.spec.vendor, each.total) for each in self.gpus.values() if each.spec is not None))
 
     def view(self) -> NodeView:
@@ -79,79 +78,59 @@ class NodeState:
         return NodeView(self.name, self.owner, self.drain, gpus)
 
 
-class Kind:
-    """Which GPUs an index is about."""
-
-    __slots__ = ("exclusive", "model", "pool", "vendor")
-
-    def __init__(self, pool: Pool, ask: Ask) -> None:
-        self.pool, self.model, self.vendor, self.exclusive = pool, ask.model, ask.vendor, ask.exclusive
-
-    def of(self, node: NodeState) -> list[GpuState]:
-        return [
-            gpu
-            for gpu in node.gpus.values()
-            if (spec := gpu.spec) is not None and self.model in (None, spec.model) and self.vendor in (None, spec.vendor)
-        ]
+Watcher = tuple[Rooms["NodeState"], int, Seat["NodeState"]]  # an index, its GPUs per worker, and the node's seat in it
 
 
-class GpuIndex:
-    """Finds one GPU: the tightest of its kind."""
+class Watch:
+    """Who looks at a node's GPUs for several of them: for shares, or for whole idle GPUs.
 
-    __slots__ = ("buckets", "kind")
+    groups: those who look at the same GPUs, whose offers are gathered once for all. roomy: the node may have a room in
+    some index; while it has none, a booking can't change any.
+    """
 
-    def __init__(self, kind: Kind, nodes: Iterable[NodeState]) -> None:
-        self.kind = kind
-        self.buckets: Buckets[GpuState] = Buckets()
-        for node in nodes:
-            self.join(node)
+    __slots__ = ("groups", "node", "roomy", "whole")
 
-    def join(self, node: NodeState) -> None:
-        for gpu in self.kind.of(node):
-            (gpu.idles if self.kind.exclusive else gpu.buckets).append(self.buckets)
-            if gpu.offer > 0 and (gpu.offer == gpu.total or not self.kind.exclusive):
-                self.buckets.put(gpu.entry, gpu.offer)
+    def __init__(self, node: NodeState, whole: bool) -> None:
+        self.node, self.whole, self.roomy = node, whole, False
+        self.groups: list[tuple[list[GpuState], list[Watcher]]] = []
+
+    def add(self, members: list[GpuState], watcher: Watcher) -> None:
+        watchers = next((each for gpus, each in self.groups if gpus == members), None)
+        if watchers is None:
+            self.groups.append((members, [watcher]))
+        else:
+            watchers.append(watcher)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Tell every index what the node offers now."""
+        name, free, roomy = self.node.name, self.node.free, False
+        for members, watchers in self.groups:
+            if self.whole:
+                offers = [gpu.total for gpu in members if gpu.offer == gpu.total]
+            else:
+                offers = [gpu.offer for gpu in members if gpu.offer > 0]
+            offers.sort()
+            for rooms, gpus, seat in watchers:
+                if gpus <= len(offers):
+                    rooms.put(seat, name, _whole_rooms(offers, gpus, free) if self.whole else ((offers[-gpus], 0, free),))
+                    roomy = True
+                elif seat.rooms:
+                    rooms.put(seat, name, ())
+        self.roomy = roomy
+
+    def leave(self) -> None:
+        """The node goes out of every index."""
+        for _, watchers in self.groups:
+            for rooms, _, seat in watchers:
+                rooms.put(seat, self.node.name, ())
+        self.groups.clear()
+        self.roomy = False
 
 
-class RoomIndex:
-    """Finds `gpus` GPUs of one node: of the node left with least."""
-
-    __slots__ = ("gpus", "kind", "rooms")
-
-    def __init__(self, kind: Kind, gpus: int, nodes: Iterable[NodeState]) -> None:
-        self.kind, self.gpus = kind, gpus
-        self.rooms: Rooms[NodeState] = Rooms()
-        for node in nodes:
-            self.join(node)
-
-    def join(self, node: NodeState) -> None:
-        if len(self.kind.of(node)) >= self.gpus:
-            node.rooms.append(self)
-            self.refresh(node)
-
-    def refresh(self, node: NodeState) -> None:
-        """Take in what the node offers now."""
-        self.rooms.put(node, node.name, self._rooms(node))
-
-    def leave(self, node: NodeState) -> None:
-        self.rooms.put(node, node.name, ())
-
-    def choose(self, node: NodeState, mib: int) -> list[GpuState]:
-        """The GPUs of that node that a worker gets."""
-        offers = sorted((gpu.offer, gpu.index) for gpu in self._offering(node) if gpu.offer >= mib)
-        return [node.gpus[index] for _, index in offers[: self.gpus]]
-
-    def _offering(self, node: NodeState) -> list[GpuState]:
-        if self.kind.exclusive:
-            return [gpu for gpu in self.kind.of(node) if 0 < gpu.offer == gpu.total]
-        return [gpu for gpu in self.kind.of(node) if gpu.offer > 0]
-
-    def _rooms(self, node: NodeState) -> tuple[Room, ...]:
-        offers = sorted(gpu.offer for gpu in self._offering(node))
-        k, last = self.gpus, len(offers) - self.gpus
-        if last < 0:
-            return ()
-        if not self.kind.exclusive:
-            return (Room(offers[last], 0, node.free),)
-        starts = [at for at in range(last + 1) if at == 0 or offers[at] != offers[at - 1]]
-        return tuple(Room(offers[at], takes := sum(offers[at : at + k]), node.free - takes) for at in starts)
+def _whole_rooms(idle: list[int], gpus: int, free: int) -> tuple[Room, ...]:
+    """One room for each size of idle GPU that a worker may have to start from."""
+    if idle[0] == idle[-1]:
+        return ((idle[0], idle[0] * gpus, free - idle[0] * gpus),)
+    starts = [at for at in range(len(idle) - gpus + 1) if at == 0 or idle[at] != idle[at - 1]]
+    return tuple((idle[at], takes := sum(idle[at : at + gpus]), free - takes) for at in starts)

@@ -56,6 +56,10 @@ def best_fit(view: LedgerView, ask: Ask, pools: Sequence[Pool]) -> Placement | N
 
 def check_ask(ask: Ask) -> None:
     """Raises Invalid unless the amounts are whole and positive."""
+    if type(ask.mib) is not Mib:
+        raise Invalid(f"vram must be an amount in MiB, not {ask.mib!r:.60}.", "vram", "Give a Mib.", ask.mib)
+    if type(ask.mib.n) is type(ask.gpus) is type(ask.workers) is int and ask.mib.n >= 1 and ask.gpus >= 1 and ask.workers >= 1:
+        return
     for name, value in (("vram", ask.mib.n), ("gpus", ask.gpus), ("workers", ask.workers)):
         if type(value) is not int or value < 1:
             raise Invalid(f"{name} must be a whole number from 1, not {value!r:.60}.", name, "Ask for at least 1.", value)

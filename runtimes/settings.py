@@ -131,6 +131,10 @@ class Settings:
         default=600,
         metadata=_about(read.seconds(5, 86_400), "Longest set-up of a run (inputs, environment); never billed."),
     )
+    node_lost_seconds: int = attrs.field(
+        default=90,
+        metadata=_about(read.seconds(1, 86_400), "A node that can't be asked for so long has lost what ran there."),
+    )
     kuberay_service_url: str = attrs.field(
         default="http://localhost:8800",
         metadata=_about(read.url(), "Control service for RayJobs and worker groups."),
@@ -220,6 +224,10 @@ class Settings:
         return Span.of(seconds=self.setup_bound_seconds)
 
     @property
+    def node_lost(self) -> Span:
+        return Span.of(seconds=self.node_lost_seconds)
+
+    @property
     def billing_tick(self) -> Span:
         return Span.of(seconds=self.billing_tick_seconds)
 
@@ -284,10 +292,13 @@ def load(environment: Mapping[str, str], options: Mapping[str, str] | None = Non
     loaders = [_Given("demo", demo), _Given("environment", environment), _Given("command line", given)]
     settings = ts.load_settings(Settings, loaders, processors=[check], converter=converter)
     broken = {error.field for error in check.wrong}
-    wrong = [*check.wrong, *(error for error in contradictions(settings) if error.field not in broken)]
+    wrong = [*check.wrong, *(error for error in contradictions(settings) if not broken & {error.field, _BASED_ON.get(error.field)})]
     if wrong:
         raise WrongSettingsError(wrong)
     return Loaded(settings, check.sources)
+
+
+_BASED_ON = {"ADMIN_TOKEN": "DEMO_FLEET", "GATEWAY_HOST": "PLATFORM_TOKEN"}  # what is wrong there would be blamed here too
 
 
 def contradictions(settings: Settings) -> Iterator[Invalid]:

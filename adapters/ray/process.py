@@ -59,9 +59,16 @@ class DriverProcess:
         try:
             return child.send(op, arguments).result(within.seconds)
         except TimeoutError:
-            if child.connected or child.age_s > self._starts_within.seconds:
-                child.kill(f"no answer to {op} in {within.seconds:g} s")
-            raise Unavailable("ray", f"no answer to {op} in {within.seconds:g} s") from None
+            raise Unavailable("ray", self._given_up(child, f"no answer to {op} in {within.seconds:g} s")) from None
+
+    def _given_up(self, child: _Child, silence: str) -> str:
+        """Why there is no answer; a driver that won't give any more is killed."""
+        if not child.connected:
+            if child.age_s <= self._starts_within.seconds:
+                return "it is still being started"
+            silence = f"no connection in {self._starts_within.seconds:g} s"
+        child.kill(silence)
+        return silence
 
     @property
     def pid(self) -> int | None:

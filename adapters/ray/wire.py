@@ -13,7 +13,6 @@ from ports.nodes import Gpu
 from ports.units import Mib, Span
 from ports.workloads import Exit, ExitKind, RunId, Slot
 
-PROTOCOL = 1
 Json = Mapping[str, Any]
 
 

@@ -11,12 +11,12 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from gridweave_agent.protocol import PROTOCOL
 
-Json = dict[str, object]
+Json = dict[str, Any]
 
 
 class AgentUnavailable(Exception):

@@ -15,6 +15,7 @@ from pathlib import Path
 from gridweave_agent import hygiene
 
 _LINES = 30
+_OPTIONS = ("--index-url ", "--extra-index-url ", "--find-links http", "--no-binary ", "--only-binary ", "--pre")
 
 
 class InstallFailed(Exception):
@@ -32,6 +33,7 @@ class Installer:
 
     def install(self, path: Path, requirements: list[str], uv: str | None, cache: Path) -> None:
         """Build the environment at `path`. Raises InstallFailed."""
+        check(requirements)
         path.mkdir(mode=0o755, parents=True)
         self._output = path / "install.log"
         program = find_uv(uv)
@@ -75,6 +77,14 @@ class Installer:
         code = self._process.wait()
         if code != 0:
             raise InstallFailed(f"installing failed ({os.path.basename(command[0])} ended with {code}):\n{self.last_lines()}")
+
+
+def check(requirements: list[str]) -> None:
+    """Raise InstallFailed for what would make the installer, which runs as the agent, read the node's own files."""
+    for text in requirements:
+        option = text.startswith("-") and not text.startswith(_OPTIONS)
+        if option or len(text.splitlines()) != 1 or "file:" in text or text.startswith((".", "/", "~")):
+            raise InstallFailed(f"{text[:200]!r} is no requirement that is installed here; give a name, with a version if need be")
 
 
 def find_uv(given: str | None) -> str:

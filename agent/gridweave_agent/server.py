@@ -149,6 +149,9 @@ class Handler(BaseHTTPRequestHandler):
                 time.sleep(_GATHER_S)
         gone = run.state == GONE  # read before the file: what is there then is all
         data, end = _read(run.dir.log, offset, limit)
+        if table.get(query.get("run", "")) is not run:  # forgotten meanwhile: an empty log would be a lie
+            self._json(404, {"error": "unknown run"})
+            return
         complete = gone and offset + len(data) >= end
         self._send(200, "application/octet-stream", data, {"X-Log-End": str(end), "X-Log-Complete": "true" if complete else "false"})
 

@@ -1,4 +1,4 @@
-"""`python -m runtimes.batch schedule|reconcile|bill`: the rounds as processes of their own, for a cluster or for cron."""
+"""`python -m runtimes.batch schedule|reconcile|bill|sweep`: the rounds as processes of their own, for a cluster or for cron."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ import structlog
 from attrs import asdict
 from cyclopts import App, Parameter
 
+from core.sweep import sweep_uploads
 from core.tick import tick
 from ports.errors import GridweaveError, Unavailable
 from ports.units import Span
+from runtimes import failpoints
 from runtimes.batch.term import Term
 from runtimes.settings import Settings, WrongSettingsError, load
 from runtimes.wiring import Wired, wire
@@ -81,8 +83,20 @@ def bill(*, as_json: Json = False) -> int:
         wired.close()
 
 
+@app.command
+def sweep(*, as_json: Json = False) -> int:
+    """Delete uploads that no submit has used for a day."""
+    wired, _ = _open()
+    try:
+        _say({"uploads": sweep_uploads(wired.house)}, as_json)
+        return 0
+    finally:
+        wired.close()
+
+
 def _open() -> tuple[Wired, Settings]:
     settings = load(os.environ).settings
+    failpoints.check(os.environ)
     return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}"), settings
 
 

@@ -12,6 +12,8 @@ import structlog
 from attrs import define, field
 
 from core.house import House
+from core.schedule import Pace
+from core.sweep import sweep_uploads
 from core.tick import tick
 from ports.cluster import Cluster
 from ports.errors import Unavailable
@@ -22,6 +24,7 @@ from runtimes.batch.term import Term
 
 log = structlog.get_logger("gridweave.host")
 LOCK_EVERY_S = 1.0
+SWEEP_EVERY_S = 3600.0
 
 
 @define
@@ -41,7 +44,10 @@ class Host:
     _threads: list[threading.Thread] = field(factory=list, init=False)
 
     def start(self) -> None:
-        self._threads = [threading.Thread(target=self.run, name="scheduler", daemon=True)]
+        self._threads = [
+            threading.Thread(target=self.run, name="scheduler", daemon=True),
+            threading.Thread(target=self._sweep, name="sweeper", daemon=True),
+        ]
         if self.house.terms.credits_enabled:
             self._threads.append(threading.Thread(target=self._bill, name="biller", daemon=True))
         for thread in self._threads:
@@ -73,7 +79,8 @@ class Host:
 
     def _one_term(self, newest: int) -> int:
         cluster = self.connect()
-        self._term = Term(self.house, cluster, self.epochs, self.leadership.acquire, newest)
+        pace = Pace(ran=min(Pace().ran, self.tick_every))  # a biller can't bill what was not written down
+        self._term = Term(self.house, cluster, self.epochs, self.leadership.acquire, newest, pace)
         if self._stop.is_set():
             self._term.stop()
         self.scheduling = True
@@ -83,6 +90,13 @@ class Host:
         finally:
             self.scheduling = False
             self.disconnect(cluster)
+
+    def _sweep(self) -> None:
+        while not self._stop.wait(SWEEP_EVERY_S):
+            try:
+                log.info("swept", uploads=sweep_uploads(self.house))
+            except Unavailable as error:
+                log.warning("nothing swept", error=str(error))
 
     def _bill(self) -> None:
         """A round per tick; one that takes longer than the interval only makes the next one later."""

@@ -25,8 +25,11 @@ log = structlog.get_logger("gridweave.link")
 
 
 class NodeLink:
-    def __init__(self, node: ClusterNode, cluster: Cluster, epoch: int, tell: Callable[[Event], None]) -> None:
+    """poll: the longest that one may wait; running times are as old as that."""
+
+    def __init__(self, node: ClusterNode, cluster: Cluster, epoch: int, tell: Callable[[Event], None], poll: Span = POLL) -> None:
         self.node = node
+        self._poll_for = poll
         self._cluster, self._epoch, self._tell = cluster, epoch, tell
         self._outbox: SimpleQueue[Command | None] = SimpleQueue()
         self._stop = threading.Event()
@@ -80,7 +83,7 @@ class NodeLink:
         """Until the agent can't be asked, or another incarnation of it answers."""
         cursor = ""
         while not self._stop.is_set():
-            reports = agent.reports(cursor, POLL)
+            reports = agent.reports(cursor, self._poll_for)
             if reports.cursor.partition(":")[0] != incarnation:
                 return
             cursor = reports.cursor

@@ -23,7 +23,7 @@ from ports.leadership import Epochs
 from ports.units import Span
 from ports.workloads import Job
 from runtimes.batch.events import Answered, Changed, Deposed, Event, NodeDown, NodeUp, Reported, Settled
-from runtimes.batch.link import NodeLink
+from runtimes.batch.link import POLL, NodeLink
 
 log = structlog.get_logger("gridweave.scheduler")
 WATCH = Span(2_000)  # also the longest that stopping waits for it
@@ -169,7 +169,7 @@ class Term:
                 if link is not None:
                     link.node = node
                 elif node.alive:
-                    self._links[node.name] = link = NodeLink(node, self.cluster, epoch, self._inbox.put)
+                    self._links[node.name] = link = NodeLink(node, self.cluster, epoch, self._inbox.put, min(POLL, self.pace.ran))
                     link.start()
             self._stop.wait(NODES_EVERY_S)
 

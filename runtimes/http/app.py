@@ -36,7 +36,8 @@ def create_app(services: Services) -> Edge:
     app = falcon.asgi.App(middleware=layers)
     app.req_options.strip_url_path_trailing_slash = False
     app.resp_options.default_media_type = falcon.MEDIA_JSON
-    app.add_error_handler((falcon.HTTPError, Exception), problems.handle)
+    for kind in (Exception, falcon.HTTPError):
+        app.add_error_handler(kind, problems.handle)
     _add_routes(app, services)
     services.registry.register(FleetCollector(services.watch))
     return Edge(app, services.stop)

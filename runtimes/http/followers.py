@@ -7,6 +7,7 @@ that has fallen behind the kept bytes reads for itself until he has caught up.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -36,7 +37,7 @@ class Feed:
         self._logs = logs
         self._base, self._kept, self._complete = offset, bytearray(), False
         self._pull: asyncio.Task[None] | None = None
-        self._reading = asyncio.Lock()
+        self._reading, self._changed = asyncio.Lock(), asyncio.Event()
         self._read_at = 0.0
         self.followers = 0
         self.upstream_reads = 0
@@ -70,6 +71,7 @@ class Feed:
                 begun, attempt = asyncio.get_running_loop().time(), self.job.status.attempt
                 self.job, self._read_at = await read(), begun
                 self._complete = self._complete and self.job.status.attempt == attempt
+                self._changed.set()
         return self.job
 
     async def _read_on(self) -> None:
@@ -79,7 +81,7 @@ class Feed:
             piece = await self._logs.read(self.job, self.head, LIMIT, _WAIT)
         except (Unavailable, Refused) as error:
             log.warning("log can't be read now", job=self.job.id, why=str(error))
-            await asyncio.sleep(_PAUSE_S)
+            await self._pause()
             return
         self._kept += piece.data
         self._complete = piece.complete
@@ -87,7 +89,13 @@ class Feed:
             self._base += len(self._kept) - KEPT
             del self._kept[: len(self._kept) - KEPT]
         if not piece.data and not piece.complete and asyncio.get_running_loop().time() - began < _PAUSE_S:
-            await asyncio.sleep(_PAUSE_S)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """A while, or until the job has changed: it may have been placed just now."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), _PAUSE_S)
 
 
 class Feeds:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import sys
 from typing import Annotated
@@ -12,7 +13,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from ports.errors import GridweaveError
-from runtimes import settings_table
+from runtimes import failpoints, settings_table
 from runtimes.http.app import create_app
 from runtimes.http.assembly import gateway_services
 from runtimes.http.edge import Edge
@@ -51,6 +52,7 @@ def serve(
         else:
             settings_table.as_table(loaded, Console(soft_wrap=not sys.stdout.isatty()))
         return 0
+    failpoints.check(os.environ)
     _log()
     return run(loaded.settings)
 
@@ -77,8 +79,12 @@ def run(settings: Settings) -> int:
 
 
 def _log() -> None:
-    """JSON lines on stderr when nobody watches, colours when somebody does."""
-    renderer = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
+    """JSON lines on stderr when nobody watches, colours when somebody does. Never the locals of a frame: they hold secrets."""
+    renderer = (
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if sys.stderr.isatty()
+        else structlog.processors.JSONRenderer()
+    )
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -86,7 +92,11 @@ def _log() -> None:
         structlog.processors.format_exc_info if not sys.stderr.isatty() else structlog.processors.StackInfoRenderer(),
         renderer,
     ]
-    structlog.configure(processors=processors, logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
 
 
 def main() -> int:

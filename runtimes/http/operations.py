@@ -55,23 +55,23 @@ def _whole(low: int, high: int, default: int) -> dict[str, Any]:
     return {"type": "integer", "minimum": low, "maximum": high, "default": default}
 
 
-_TEXT = {"type": "string", "maxLength": 2000}
+_LABEL = {"type": "string", "pattern": r"^[^=\x00]{1,64}=[^\x00]{0,63}$"}
 _ID = Param("id", "path", {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}, "The job's id.")
 _KEY = Param("Idempotency-Key", "header", {"type": "string", "pattern": "^[!-~]{1,255}$"}, "Same key and body: same job.")
 _LAST = Param("Last-Event-ID", "header", {"type": "string", "pattern": "^[0-9]{1,15}$"}, "Byte offset to go on from.")
 _RANGE = Param("Range", "header", {"type": "string", "pattern": "^bytes=[0-9]+-[0-9]*$"}, "One range of bytes.")
 _LIST = (
     Param("phase", "query", {"type": "string"}, "Phases, separated by commas."),
-    Param("name", "query", _TEXT, "Jobs of that name."),
+    Param("name", "query", {"type": "string", "maxLength": 63}, "Jobs of that name."),
     Param(
         "label",
         "query",
-        {"type": "array", "items": {"type": "string", "pattern": "^[^=\\x00]+=[^\\x00]*$"}},
+        {"type": "array", "maxItems": 8, "items": _LABEL},
         "key=value; may come more than once.",
     ),
     Param("limit", "query", _whole(1, 1000, 100), "Jobs per page."),
-    Param("cursor", "query", _TEXT, "The cursor of the page before."),
-    Param("user", "query", _TEXT, "For admins: jobs of that user."),
+    Param("cursor", "query", {"type": "string", "maxLength": 512}, "The cursor of the page before."),
+    Param("user", "query", {"type": "string", "maxLength": 128}, "For admins: jobs of that user."),
 )
 _LOG = (
     Param("offset", "query", _whole(0, 10**15, 0), "First byte."),

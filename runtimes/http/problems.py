@@ -104,7 +104,7 @@ def headers_of(error: errors.GridweaveError) -> dict[str, str]:
     return {}
 
 
-async def handle(req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, params: dict[str, Any], **_: Any) -> None:
+async def handle(req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception, params: dict[str, Any]) -> None:
     """Falcon's handler of every exception that leaves a route or a middleware."""
     if isinstance(error, falcon.HTTPStatus):
         raise error

@@ -27,8 +27,8 @@ class Query:
             if name not in names:
                 remedy = f"The parameters are: {', '.join(names)}." if names else "This route takes none."
                 raise Invalid(f"{name!r:.60} is no parameter here.", f"{name:.60}", remedy, value)
-            if "\x00" in value or len(value) > 2000:
-                raise Invalid(f"{name} has a NUL or more than 2000 characters.", name, "Send plain text.", value)
+            if "\x00" in value or len(value) > 512:
+                raise Invalid(f"{name} has a NUL or more than 512 characters.", name, "Send plain text.", value)
             self._values.setdefault(name, []).append(value)
 
     def text(self, name: str, default: str = "") -> str:

@@ -59,6 +59,7 @@ class Watch:
         self._lock = threading.Lock()
         self._mirror = Mirror()
         self._records: tuple[NodeRecord, ...] = ()
+        self._folded: Fleet | None = None  # the newest snapshot, until something changes
         self._signals: dict[str, set[Signal]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -83,7 +84,9 @@ class Watch:
         if not self._read:
             raise Unavailable("the workload store", self.stale, 1)
         with self._lock:
-            return self._mirror.fleet(self._records)
+            if self._folded is None:
+                self._folded = self._mirror.fleet(self._records)
+            return self._folded
 
     def versions(self) -> tuple[str, str]:
         """Python and cloudpickle of the nodes, "" while no node has told them."""
@@ -124,7 +127,8 @@ class Watch:
         records = self._nodes.list()
         with self._lock:
             self._mirror.apply(changes)
-            self._records = records
+            if changes.jobs or changes.deleted or records != self._records:
+                self._records, self._folded = records, None
             self.money.see(changes.jobs, changes.deleted)
         self.stale, self._read = "", True
         self._tell({job.id for job in changes.jobs} | set(changes.deleted))
@@ -142,7 +146,7 @@ class Watch:
             if not page:
                 break
         with self._lock:
-            self._mirror = fresh
+            self._mirror, self._folded = fresh, None
             money.charged = self.money.charged
             self.money = money
         return cursor

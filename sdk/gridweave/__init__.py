@@ -8,12 +8,13 @@
 
     square.remote(7)
 
-Importing this package needs the standard library only: it travels with functions whose modules import it, and a node
-has neither httpx nor rich. What talks to the gateway is imported when it is first used.
+Importing this package needs the standard library only, and it imports what talks to the gateway when that is first used:
+the part that defines decorated functions travels with modules that import it, and a node has neither httpx nor rich.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from gridweave.errors import Cancelled, GridweaveError, JobFailed, NotFound, Refused, RemoteError, Unavailable
@@ -42,6 +43,7 @@ __all__ = [
     "use",
 ]
 
+__path__ = pkgutil.extend_path(__path__, __name__)  # on a node: the rest, if the job's own environment has it
 _LATER = {"Client": "gridweave.client", "Job": "gridweave.jobs", "use": "gridweave.defaults"}
 
 

@@ -143,12 +143,15 @@ def call(client: Client, function: Function[..., Any], args: tuple[Any, ...], kw
 
 def watch(client: Client, job: Job, screen: Screen) -> None:
     """Show a job until it has ended. KeyboardInterrupt cancels it first."""
+    phase = ""
     try:
         for happened in client.follow(job.id):
             if isinstance(happened, LogPiece):
                 screen.log(happened.data)
             elif isinstance(happened, State):
-                screen.state(happened, client.status(job.id) if happened.phase in ("Allocated", "Running") else None)
+                placed = happened.phase != phase and happened.phase in ("Allocated", "Running")
+                screen.state(happened, client.status(job.id) if placed and screen.shown else None)
+                phase = happened.phase
     except KeyboardInterrupt:
         abandon(client, job, sys.stderr)
         raise
@@ -169,7 +172,7 @@ async def spawn_async(client: Client, function: Function[..., Any], args: tuple[
         letter = parcel.letter(args, kwargs)
         sending = _start(lambda: letter.send(client))
         try:
-            return await asyncio.shield(asyncio.wrap_future(sending))
+            return await _outcome(sending)
         except asyncio.CancelledError:
             await _settled(lambda: abandon(client, sending.result(), sys.stderr))
             raise
@@ -188,7 +191,7 @@ async def call_async(client: Client, function: Function[..., Any], args: tuple[A
             raise RemoteError(f"StopIteration: {error}", type="StopIteration") from error
 
     try:
-        return await asyncio.shield(asyncio.wrap_future(_start(watch_and_fetch)))
+        return await _outcome(_start(watch_and_fetch))
     except asyncio.CancelledError:
         await _settled(lambda: abandon(client, job, sys.stderr))
         raise
@@ -208,6 +211,18 @@ def _start(work: Callable[[], T]) -> concurrent.futures.Future[T]:
     return future
 
 
+async def _outcome(work: concurrent.futures.Future[T]) -> T:
+    """What work gives. A cancelled task leaves it running, and asks no more what came of it."""
+    wrapped = asyncio.wrap_future(work)
+    wrapped.add_done_callback(lambda done: None if done.cancelled() else done.exception() and None)
+    return await asyncio.shield(wrapped)
+
+
 async def _settled(work: Callable[[], None]) -> None:
-    """Give work in a thread _LAST_TRY seconds."""
-    await asyncio.wait({asyncio.wrap_future(_start(work))}, timeout=_LAST_TRY)
+    """Give work in a thread _LAST_TRY seconds; a submit that failed leaves nothing to cancel."""
+
+    def quietly() -> None:
+        with contextlib.suppress(GridweaveError):
+            work()
+
+    await asyncio.wait({asyncio.wrap_future(_start(quietly))}, timeout=_LAST_TRY)

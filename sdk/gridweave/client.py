@@ -18,7 +18,7 @@ from gridweave.estimates import Estimate
 from gridweave.options import Options
 from gridweave.payloads import INLINE, Payload
 from gridweave.streams import End, LogPiece, State, follow
-from gridweave.transport import Transport
+from gridweave.transport import Transport, facts_of
 
 DEFAULT_URL = "http://127.0.0.1:8200"
 _PAGE = 1024 * 1024
@@ -57,7 +57,7 @@ class Client:
 
     def upload(self, payload: Payload) -> dict[str, Any]:
         """Upload unless the gateway has these bytes; gives their reference."""
-        grant = self._transport.send("POST", "/v1/uploads", body=payload.reference).json()
+        grant = self._json("POST", "/v1/uploads", body=payload.reference)
         if not grant.get("present"):
             headers = {**grant.get("headers", {}), "Content-Length": str(payload.size), "Content-Type": "application/octet-stream"}
             self._transport.send(grant.get("method", "PUT"), grant["url"], content=payload.chunks, headers=headers, read_timeout=300)
@@ -132,8 +132,7 @@ class Client:
         return self._json("GET", "/version")
 
     def _json(self, method: str, path: str, **rest: Any) -> dict[str, Any]:
-        answer: dict[str, Any] = self._transport.send(method, path, **rest).json()
-        return answer
+        return facts_of(self._transport.send(method, path, **rest))
 
 
 def _job(job_id: str, what: str) -> str:

@@ -152,7 +152,7 @@ def _blank() -> Function[..., Any]:
 
 def _need_client(what: str) -> None:
     try:
-        import httpx  # noqa: F401
+        import gridweave.client  # noqa: F401
     except ImportError as error:
         remedy = "Inside a job call the function itself: it runs there. Elsewhere: pip install gridweave."
         raise Refused(f"{what} needs the whole gridweave package, which is not installed here", remedy=remedy) from error

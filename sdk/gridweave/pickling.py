@@ -7,9 +7,8 @@ never work on another machine, and it can list the modules that must travel alon
 
 from __future__ import annotations
 
-import dis
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, ModuleType
 from typing import IO, Any
@@ -19,6 +18,7 @@ import cloudpickle  # type: ignore[import-untyped]
 from gridweave.captures import CannotTravelError, explain, unfit
 from gridweave.errors import Refused
 from gridweave.functions import Function, importable
+from gridweave.imports import imported_by
 from gridweave.payloads import Payload, TooLargeError, too_large
 
 PROTOCOL = 5
@@ -69,35 +69,6 @@ def decorated(function: FunctionType) -> Function[..., Any] | None:
     if isinstance(found, Function) and found.__wrapped__ is function and importable(found):
         return found
     return None
-
-
-def imported_by(code: CodeType, package: str) -> Iterator[str]:
-    """Full names of what the code imports, also inside nested functions; `from a import b` gives both a and a.b."""
-    level: Any = 0
-    names: Any = None
-    before: list[Any] = []
-    for instruction in dis.get_instructions(code):
-        if instruction.opname == "IMPORT_NAME":
-            level, names = (before[-2], before[-1]) if len(before) > 1 else (0, None)
-            base = resolve(str(instruction.argval), int(level or 0), package)
-            if base:
-                yield base
-                yield from (f"{base}.{name}" for name in names or ())
-        before = [*before[-1:], instruction.argval]
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from imported_by(constant, package)
-
-
-def resolve(name: str, level: int, package: str) -> str:
-    """The absolute name of an import, "" if it points above the top."""
-    if level == 0:
-        return name
-    parts = package.split(".") if package else []
-    if level - 1 >= len(parts):
-        return ""
-    kept = parts[: len(parts) - (level - 1)]
-    return ".".join([*kept, name] if name else kept)
 
 
 def pickle_function(function: Callable[..., Any], needs: Needs) -> Payload:

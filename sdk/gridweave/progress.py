@@ -35,6 +35,11 @@ class Screen:
         self._place = ""
         self._text = "submitting"
 
+    @property
+    def shown(self) -> bool:
+        """Whether there is a line to draw."""
+        return bool(self._owns_line)
+
     def __enter__(self) -> Self:
         self._draw()
         return self

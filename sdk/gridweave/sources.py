@@ -8,21 +8,27 @@ A regular package travels whole, with its small data files; of a namespace packa
 
 from __future__ import annotations
 
-import ast
+import functools
 import importlib.util
 import os
 import sys
 import sysconfig
+import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FunctionType, ModuleType
+
+from gridweave.imports import imported_by
 
 SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
     | {".ipynb_checkpoints", ".eggs"}
 )
 OURS = "gridweave"
+_compiling = threading.Lock()  # warnings.catch_warnings is of the whole process
+_NODE_SIDE = ("__init__", "errors", "functions", "options", "version")  # what needs the standard library only
 
 
 def local_files(names: Iterable[str]) -> dict[str, Path]:
@@ -49,8 +55,13 @@ def installed(path: Path) -> bool:
     """Whether that file belongs to Python or to an installed package."""
     if {"site-packages", "dist-packages"} & set(path.parts):
         return True
+    return any(path.is_relative_to(root) or path.resolve().is_relative_to(root) for root in _python_folders())
+
+
+@functools.cache
+def _python_folders() -> frozenset[Path]:
     roots = {Path(sysconfig.get_paths()[key]) for key in ("stdlib", "platstdlib")}
-    return any(path.is_relative_to(root) or path.resolve().is_relative_to(root.resolve()) for root in roots)
+    return frozenset(roots | {root.resolve() for root in roots})
 
 
 class _Search:
@@ -58,6 +69,7 @@ class _Search:
         self.files: dict[str, Path] = {}
         self.wanted: list[str] = []
         self._seen: set[str] = set()
+        self._installed: set[str] = set()
 
     def visit(self, name: str) -> None:
         if not name or name in self._seen or name == "__main__":
@@ -69,14 +81,16 @@ class _Search:
             return
         if top != name:
             self.visit(top)
-            if f"{top}/__init__.py" in self.files:
-                return  # a regular package: it travels whole
+            if f"{top}/__init__.py" in self.files or top in self._installed:
+                return  # a regular package travels whole, or not at all
             self.visit(name.rpartition(".")[0])
         self._locate(name)
 
     def _locate(self, name: str) -> None:
         file, folders = _found(name)
-        if file is not None and not installed(file) and file.is_file():
+        if file is not None and installed(file):
+            self._installed.add(name)
+        elif file is not None and file.is_file():
             below = name.replace(".", "/")
             if file.name == "__init__.py":
                 self._add_package(below, file.parent)
@@ -98,11 +112,7 @@ class _Search:
             self.wanted.extend(imports_of(path, package))
 
     def _add_ourselves(self) -> None:
-        folder = Path(__file__).parent
-        for path in walk(folder):
-            inside = path.relative_to(folder)
-            if path.suffix == ".py" and inside.parts[0] not in ("commands", "__main__.py"):
-                self.files[f"{OURS}/{inside.as_posix()}"] = path
+        self.files |= {f"{OURS}/{name}.py": Path(__file__).with_name(f"{name}.py") for name in _NODE_SIDE}
 
     def _follow_loaded(self, name: str) -> None:
         """Also what a loaded module holds: it may have been imported by a computed name."""
@@ -142,17 +152,10 @@ def _found_folders(name: str) -> list[str]:
 
 def imports_of(path: Path, package: str) -> Iterator[str]:
     """Absolute names of all that a source file imports anywhere; of `from a import b` both a and a.b."""
-    from gridweave.pickling import resolve
-
     try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError):
+        with _compiling, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the user's own source; he has seen them
+            code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = resolve(node.module or "", node.level, package)
-            if base:
-                yield base
-                yield from (f"{base}.{each.name}" for each in node.names)
+    yield from imported_by(code, package)

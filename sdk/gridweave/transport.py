@@ -21,6 +21,11 @@ from gridweave.version import __version__
 
 _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE = 15.0
+_REMEDIES = {  # where the gateway gave none
+    "unauthenticated": "Set GRIDWEAVE_API_KEY to a key of yours.",
+    "version-mismatch": "Run the client with the cluster's Python minor version and cloudpickle major version, in a virtual environment.",
+    "upgrade-required": "Upgrade: pip install --upgrade gridweave",
+}
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -141,8 +146,10 @@ def encode(body: Mapping[str, Any]) -> bytes:
 
 def checked(response: httpx.Response) -> httpx.Response:
     """The response if it is a success. Raises Refused, NotFound, or Unavailable for a 5xx."""
-    if response.status_code < 400:
+    if response.status_code < 300:
         return response
+    if response.status_code < 400:
+        raise _no_gateway(response, f"a redirect to {response.headers.get('location', 'nowhere')}")
     if response.status_code >= 500:
         raise unavailable(response)
     facts = problem(response)
@@ -151,8 +158,25 @@ def checked(response: httpx.Response) -> httpx.Response:
     title = facts.pop("title", "")
     words = {key: str(facts.pop(key, "") or "") for key in ("field", "value", "remedy")}
     message = str(facts.pop("detail", "") or title or f"The gateway answered {response.status_code} {response.reason_phrase}")
+    words["remedy"] = words["remedy"] or _REMEDIES.get(kind, "")
     family = NotFound if response.status_code == 404 else Refused
     raise family(message, kind=kind, status=int(status), facts=facts, **words)
+
+
+def facts_of(response: httpx.Response) -> dict[str, Any]:
+    """The JSON object that is the answer. Raises Refused if it is none: then there is no gateway at that address."""
+    try:
+        facts = json.loads(response.content)
+    except ValueError:
+        facts = None
+    if not isinstance(facts, dict):
+        raise _no_gateway(response, f"{response.headers.get('content-type', 'something')} that is no answer of a gateway")
+    return facts
+
+
+def _no_gateway(response: httpx.Response, what: str) -> Refused:
+    url = f"{response.url.scheme}://{response.url.netloc.decode('ascii')}"
+    return Refused(f"{url} answers with {what}.", kind="no-gateway", field="url", value=url, remedy="Is GRIDWEAVE_URL right?")
 
 
 def unavailable(response: httpx.Response) -> Unavailable:

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +18,7 @@ import cloudpickle  # type: ignore[import-untyped]
 from adapters.ray.cluster import AgentSettings, RayCluster
 from adapters.ray.labels import GPUS, NODE, OWNER, parse_gpus
 from adapters.ray.local import LOOPBACK, LocalNode, LocalRay
-from adapters.ray.package import agent_package
+from adapters.ray.package import AgentPackage, agent_package
 from adapters.ray.process import DriverProcess
 from adapters.ray.venv import uv_binary
 from ports.blobs import Grant, run_prefix
@@ -66,10 +67,6 @@ class _Counted:
         self._runs += 1
         return RunId(f"job-{self._runs}", 1)
 
-    def _prepared(self, run: RunId, node: str, mib: Mib, inputs: dict[str, Input], output: Grant) -> Prepare:
-        gpus = FLEET[node].gpus or ()
-        return Prepare(run, "alice", "test", (Slot(node, 0, mib),), (gpus[0].total,), Environment(), inputs, output, Span(60_000))
-
 
 class MemoryRig(_Counted):
     def __init__(self) -> None:
@@ -82,7 +79,7 @@ class MemoryRig(_Counted):
         if sleeps:
             self._sleepers.add(run)
         grant = Grant("PUT", "memory://{name}", run_prefix(run.workload, run.attempt), 1 << 20, LATER)
-        return self._prepared(run, node, mib, {}, grant)
+        return Prepare(run, "alice", "test", (Slot(node, 0, mib),), (_total(node),), Environment(), {}, grant, Span(60_000))
 
     def times_run(self, run: RunId) -> int:
         return self._asked.count(run)
@@ -118,10 +115,14 @@ class RayRig(_Counted):
         self._home = home
         self._blobs = Blobs(home / "blobs")
         self.local = LocalRay(home / "ray", _labels(ORG_A))
-        self.driver = DriverProcess(self.local.ensure, agent_package().data, LOOPBACK, answers_within=Span(4000))
-        settings = AgentSettings(str(self.local.agent_dir), uv=uv_binary())
-        self.cluster = RayCluster(self.driver, agent_package(), settings, b"a secret of this test")
+        self._settings = AgentSettings(str(self.local.agent_dir), uv=uv_binary())
+        self.cluster = self.cluster_of(agent_package())
         self._nodes: dict[str, LocalNode] = {}
+
+    def cluster_of(self, package: AgentPackage) -> RayCluster:
+        """The same cluster as a gateway of another version would see it."""
+        driver = DriverProcess(self.local.ensure, package.data, LOOPBACK, answers_within=Span(4000))
+        return RayCluster(driver, package, self._settings, b"a secret of this test")
 
     def start(self) -> None:
         self.local.ensure()
@@ -144,12 +145,7 @@ class RayRig(_Counted):
                 time.sleep(3600)
             return mark
 
-        inputs = {"function": cloudpickle.dumps(work), "args": cloudpickle.dumps(((), {}))}
-        given = {
-            name: Input(hashlib.sha256(data).hexdigest(), len(data), self._blobs.readable(f"jobs/{run.workload}/{name}", data))
-            for name, data in inputs.items()
-        }
-        return self._prepared(run, node, mib, given, self._blobs.writable(run_prefix(run.workload, run.attempt)))
+        return prepared(run, Slot(node, 0, mib), _total(node), work, self._blobs)
 
     def times_run(self, run: RunId) -> int:
         return len(self._mark(run).read_text().splitlines())
@@ -181,6 +177,23 @@ class RayRig(_Counted):
 
     def _mark(self, run: RunId) -> Path:
         return self._home / f"{run.workload}.ran"
+
+
+def prepared(run: RunId, slot: Slot, total: Mib, work: Callable[[], object], blobs: Blobs) -> Prepare:
+    """To run `work` with its inputs and outputs in `blobs`."""
+    inputs = {"function": cloudpickle.dumps(work), "args": cloudpickle.dumps(((), {}))}
+    given = {
+        name: Input(hashlib.sha256(data).hexdigest(), len(data), blobs.readable(f"jobs/{run.workload}/{name}", data))
+        for name, data in inputs.items()
+    }
+    output = blobs.writable(run_prefix(run.workload, run.attempt))
+    return Prepare(run, "alice", "test", (slot,), (total,), Environment(), given, output, Span(60_000))
+
+
+def _total(node: str) -> Mib:
+    gpus = FLEET[node].gpus
+    assert gpus
+    return gpus[0].total
 
 
 def _labels(name: str) -> dict[str, str]:

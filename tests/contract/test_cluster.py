@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from adapters.ray.package import AgentPackage, agent_package, zipped
 from ports.cluster import Agent, ClusterNode, Forget, Go, Kill, Renew, ReportState, RunReport
 from ports.errors import StaleEpoch, Unavailable
 from ports.units import Mib, Span
@@ -51,20 +55,24 @@ def answering(rig: Rig, name: str) -> Agent:
     pytest.fail(f"the agent of {name} never answered")
 
 
-def node_of(rig: Rig, name: str) -> ClusterNode:
-    """That node, as soon as the cluster answers: it may have lost its own connection with the node that died."""
+def nodes_of(rig: Rig) -> dict[str, ClusterNode]:
+    """By name, as soon as the cluster answers: it may have lost its own connection with a node that died."""
     for _ in range(ROUNDS):
         try:
-            return next(node for node in rig.cluster.nodes() if node.name == name)
+            return {node.name: node for node in rig.cluster.nodes()}
         except Unavailable:
             rig.pause()
     pytest.fail("the cluster never answered")
 
 
+def node_of(rig: Rig, name: str) -> ClusterNode:
+    return nodes_of(rig)[name]
+
+
 class ClusterContract:
     def test_nodes_are_what_their_labels_say(self, rig: Rig) -> None:
         """A placement on hardware that is not what it is said to be would be billed wrong and would not run."""
-        found = {node.name: (node.alive, node.owner, node.gpus, node.problem) for node in rig.cluster.nodes()}
+        found = {node.name: (node.alive, node.owner, node.gpus, node.problem) for node in nodes_of(rig).values()}
         assert {name: (True, node.owner, node.gpus, "") for name, node in FLEET.items()} == found
 
     def test_an_agent_introduces_its_node_and_gpus(self, rig: Rig) -> None:
@@ -204,14 +212,7 @@ class ClusterContract:
             assert ORG_B == agent.hello(rig.epoch).node
         finally:
             rig.resume_head()
-        for _ in range(ROUNDS):
-            try:
-                assert set(FLEET) == {node.name for node in rig.cluster.nodes()}
-            except Unavailable:
-                rig.pause()
-            else:
-                return
-        pytest.fail("the cluster never answered again")
+        assert set(FLEET) == set(nodes_of(rig))
 
 
 class TestMemoryCluster(ClusterContract):
@@ -220,13 +221,47 @@ class TestMemoryCluster(ClusterContract):
         return MemoryRig()
 
 
+@pytest.fixture(scope="module")
+def three_raylets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayRig]:
+    rig = RayRig(tmp_path_factory.mktemp("ray"))
+    try:
+        rig.start()
+        yield rig
+    finally:
+        rig.close()
+
+
 @pytest.mark.xdist_group("ray")
 class TestRayCluster(ClusterContract):
-    @pytest.fixture(scope="class")
-    def rig(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-        rig = RayRig(tmp_path_factory.mktemp("ray"))
+    @pytest.fixture
+    def rig(self, three_raylets: RayRig) -> Rig:
+        return three_raylets
+
+    def test_an_agent_of_another_version_is_replaced_and_its_runs_go_on(self, three_raylets: RayRig, tmp_path: Path) -> None:
+        """An upgrade of the gateway must reach the nodes and end nobody's work."""
+        rig = three_raylets
+        agent, run = answering(rig, ORG_A), rig.new_run()
+        agent.command(rig.epoch, [rig.prepare(run, ORG_A, sleeps=True)])
+        watch(agent, run, ReportState.READY)
+        agent.command(rig.epoch, [Go(run)])
+        watch(agent, run, ReportState.RUNNING)
+        before = agent.hello(rig.epoch).incarnation
+        newer = rig.cluster_of(another_version(tmp_path))
         try:
-            rig.start()
-            yield rig
+            hello = newer.agent(node_of(rig, ORG_A)).hello(rig.epoch)
         finally:
-            rig.close()
+            newer.close()
+        assert before != hello.incarnation
+        assert {run: ReportState.RUNNING} == {each.run: each.state for each in hello.runs if each.run == run}
+        back = answering(rig, ORG_A)
+        back.command(rig.epoch, [Kill(run, Span(500))])
+        watch(back, run, ReportState.GONE)
+        back.command(rig.epoch, [Forget(run)])
+
+
+def another_version(folder: Path) -> AgentPackage:
+    """Our package with one more file."""
+    with zipfile.ZipFile(io.BytesIO(agent_package().data)) as archive:
+        archive.extractall(folder)
+    (folder / "gridweave_agent" / "newer.py").write_text("")
+    return zipped(folder / "gridweave_agent")

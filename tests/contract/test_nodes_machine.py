@@ -108,4 +108,4 @@ class SmallStoresMachine(RuleBasedStateMachine):
 
 def test_the_stores_are_in_lock_step_with_their_models() -> None:
     """Combinations that nobody thought of: stale halves, forgotten nodes, restarts."""
-    run_state_machine_as_test(SmallStoresMachine, settings=settings(max_examples=20, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(SmallStoresMachine, settings=settings(max_examples=settings().max_examples // 4, stateful_step_count=30))

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from adapters.ray.agents import AgentLogs, LogPart, RayAgent
+from adapters.ray.agents import RayAgent
 from adapters.ray.tokens import command_token, tail_token
 from ports.blobs import Grant
 from ports.cluster import Command, Forget, Go, Input, Kill, Prepare, Renew, ReportState, StoredResult
-from ports.errors import NotFound, StaleEpoch, Unavailable
+from ports.errors import StaleEpoch, Unavailable
 from ports.nodes import Gpu
 from ports.units import Instant, Mib, Span
 from ports.workloads import BlobRef, Environment, Exit, ExitKind, RunId, Slot
@@ -237,21 +237,6 @@ def test_an_agent_that_is_nowhere_is_unavailable() -> None:
         old = gone.address
     with asking(lambda: old) as agent, pytest.raises(Unavailable, match="the agent of n"):
         agent.hello(3)
-
-
-def test_a_log_is_read_as_bytes(server: Scripted) -> None:
-    """Logs need not be text."""
-    server.says(b"\xff\x00ab", X_Log_End="104", X_Log_Complete="true")
-    part = AgentLogs().read(server.address, "tail", RUN, 100, 10, Span(50))
-    assert LogPart(b"\xff\x00ab", 104, complete=True) == part
-    assert "/v1/log?run=job-1%2F2&offset=100&limit=10&wait_ms=50" == server.asked[0][1]
-
-
-def test_a_log_of_an_unknown_run_is_not_found(server: Scripted) -> None:
-    """The reader then turns to what is stored."""
-    server.says({"error": "unknown run"}, 404)
-    with pytest.raises(NotFound):
-        AgentLogs().read(server.address, "tail", RUN, 0, 10, Span(0))
 
 
 def test_tokens_differ_by_node_purpose_and_secret() -> None:

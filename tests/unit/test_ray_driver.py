@@ -33,7 +33,7 @@ def test_a_cluster_that_does_not_answer_is_unavailable_and_its_driver_is_killed(
     """`ray.init` to such a head hangs for minutes; whoever asks must not."""
     driver = DriverProcess(lambda: silent, b"", starts_within=Span(500), answers_within=Span(1000))
     try:
-        with pytest.raises(Unavailable, match="no answer to nodes"):
+        with pytest.raises(Unavailable, match="no connection in"):
             driver.ask("nodes")
         first = driver.pid
         with pytest.raises(Unavailable):

@@ -41,7 +41,7 @@ class Version:
         server = self.services.settings.server_version
         terms, known = self.services.house.terms, self.services.versions
         python, cloudpickle = self.services.watch.versions()
-        python, cloudpickle = terms.python or python, terms.cloudpickle or cloudpickle
+        python, cloudpickle = python or terms.python, cloudpickle or terms.cloudpickle
         oldest = f"{server.split('.')[0]}.0.0"
         resp.data = views.encode(views.Versions(server, oldest, python, cloudpickle, known.get("ray", "")))
 

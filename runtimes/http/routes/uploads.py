@@ -9,6 +9,7 @@ import falcon.asgi
 from attrs import frozen
 
 from core.names import upload_key
+from core.sweep import OFFERED
 from ports.blobs import BlobInfo, Grant
 from ports.errors import Invalid
 from runtimes.http import transfers
@@ -37,7 +38,7 @@ class Uploads:
         body = strict.structure(strict.parse(await transfers.json_body(req, _MAX_BODY)), UploadBody)
         key = upload_key(caller.user, body.sha256)
         present = await self.services.pools.blobs.run(self.services.house.blobs.stat, key)
-        if present is not None:
+        if present is not None and self.services.house.clock.now() - present.modified < OFFERED:
             _check_size(present, body)
             resp.data = views.encode(views.UploadView(True))
             return

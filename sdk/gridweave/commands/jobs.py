@@ -82,20 +82,22 @@ def _row(job: Mapping[str, Any], short: bool) -> list[str | Text]:
     if job.get("phase") == "Allocated" and job.get("setup"):
         where = f"{where}: {job['setup']}"
     cells = (str(job.get("name") or ""), phase(str(job.get("phase") or "")), where or str(job.get("reason") or ""))
-    ran = job.get("ran_ms") or 0
-    return [ident[:12] if short and len(ident) > 16 else ident, *cells, _age(job), elapsed(ran / 1000) if ran else "", _charged(job)]
+    age, charged = _since(job.get("created_at")), str(job.get("charged") or "")
+    return [ident[:12] if short and len(ident) > 16 else ident, *cells, age, _ran(job), charged]
 
 
-def _charged(job: Mapping[str, Any]) -> str:
-    return str(job.get("charged") or "")
+def _ran(job: Mapping[str, Any]) -> str:
+    seconds = (job.get("ran_ms") or 0) / 1000
+    if not seconds and job.get("phase") == "Running":
+        return _since(job.get("started_at"))
+    return "" if not seconds else f"{seconds:.3f} s" if seconds < 60 else elapsed(seconds)
 
 
-def _age(job: Mapping[str, Any]) -> str:
+def _since(then: Any) -> str:
     try:
-        created = datetime.fromisoformat(str(job["created_at"]))
-    except (KeyError, ValueError):
+        return elapsed(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(str(then))).total_seconds()))
+    except (ValueError, TypeError):
         return ""
-    return elapsed(max(0.0, (datetime.now(UTC) - created).total_seconds()))
 
 
 def status(id: JobId, /, *, common: Common = COMMON) -> int:

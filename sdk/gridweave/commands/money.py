@@ -29,7 +29,7 @@ def bill(*, csv: bool = False, common: Common = COMMON) -> int:
     if output.json:
         output.emit({"entries": entries, "total": f"{total:.6f}", "account": account})
         return 0
-    rows = [_row(entry) for entry in entries]
+    rows = [_row(entry, output.terminal) for entry in entries]
     output.table(("AT", "JOB", "KIND", "MEMO", "RAN", "CREDITS"), rows)
     output.fields(
         {
@@ -68,7 +68,9 @@ def _print_csv(client: Client) -> None:
         cursor = int(last)
 
 
-def _row(entry: dict[str, Any]) -> list[str]:
+def _row(entry: dict[str, Any], short: bool) -> list[str]:
     ran = f"{entry['ran_ms'] / 1000:.3f} s" if entry.get("ran_ms") else ""
     texts = [str(entry.get(key) or "") for key in ("at", "job", "kind", "memo")]
+    if short:
+        texts[:2] = texts[0][:19].replace("T", " "), texts[1][:12]
     return [*texts, ran, str(entry["amount"])]

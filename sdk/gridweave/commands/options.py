@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -30,7 +31,9 @@ class Common:
         return Output(self.json)
 
     def client(self, retry_for: float = _SOON) -> Client:
-        return Client(self.url, retry_for=retry_for)
+        client = Client(self.url, retry_for=retry_for)
+        atexit.register(client.close)
+        return client
 
 
 @Parameter(name="*")

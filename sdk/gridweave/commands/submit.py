@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -19,7 +20,7 @@ from gridweave.commands.scripts import load
 from gridweave.errors import GridweaveError, RemoteError
 from gridweave.functions import Function
 from gridweave.jobs import Job
-from gridweave.progress import Screen
+from gridweave.progress import Screen, place
 
 
 def submit(
@@ -70,7 +71,18 @@ def submit(
         screen = stack.enter_context(Screen(wanted.__name__, log_to=sys.stderr if output.json else None))
         job = spawn(client, wanted, tuple(literal(each) for each in args), {}, idempotency_key)
         watch(client, job, screen)
-    return show_outcome(client, output, job)
+    try:
+        return show_outcome(client, output, job)
+    finally:
+        if not output.json:
+            print(_receipt(client.status(job.id)), file=sys.stderr)
+
+
+def _receipt(status: Mapping[str, Any]) -> str:
+    """Where a job ran, for how long, and what it cost."""
+    ran = f"{status['ran_ms'] / 1000:.3f} s" if status.get("ran_ms") else "not at all"
+    where = f" on {found}" if (found := place(status.get("placement") or ())) else ""
+    return f"{status['id']} ran {ran}{where}: {status.get('charged') or '0.000000'} credits"
 
 
 def literal(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import http.server
 import json
@@ -16,9 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]  # it has no types
 import pytest
-from gridweave_agent.client import AgentClient
+from gridweave_agent.client import AgentClient, AgentStaleEpoch
+from gridweave_agent.rundir import RunDir
 
 AGENT = Path(__file__).parents[3] / "agent"
 TOKEN, TAIL_TOKEN = "command-secret-canary", "tail-secret-canary"
@@ -64,7 +66,9 @@ class Blobs:
         grant = {"method": "PUT", "url": f"{self.url}/{prefix}{{name}}?sig=grant-canary", "prefix": prefix, "max_size": 1 << 30}
         return {**grant, "expires_ms": int(time.time() * 1000) + 600_000, "fields": {}, **changes}
 
-    def _handler(blobs) -> type[http.server.BaseHTTPRequestHandler]:
+    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        blobs = self
+
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 data = blobs.stored.get(self.path[1:])
@@ -95,6 +99,12 @@ class Blobs:
         return Handler
 
 
+def drop_admin() -> None:
+    """In the child: lose the right to make namespaces other than of users."""
+    pr_capbset_drop, cap_sys_admin = 24, 21
+    ctypes.CDLL(None).prctl(pr_capbset_drop, cap_sys_admin, 0, 0, 0)
+
+
 class Node:
     """An agent in a process of its own, on a folder that outlives it."""
 
@@ -116,6 +126,7 @@ class Node:
             "RAY_AUTH_TOKEN": "ray-canary",
             "PLATFORM_TOKEN": "platform-canary",
         }
+        self.without_admin = False  # start it without CAP_SYS_ADMIN, as in a container
         self.process: subprocess.Popen[str] | None = None
         self.epoch = 1
         self.jobs = 0
@@ -124,11 +135,15 @@ class Node:
         path = self.folder / "config.json"
         path.write_text(json.dumps(self.config))
         environ = {**os.environ, **self.environ, "PYTHONPATH": str(AGENT)}
-        errors = open(self.folder / "agent.err", "ab")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gridweave_agent", str(path)], env=environ, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-        errors.close()
+        with open(self.folder / "agent.err", "ab") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gridweave_agent", str(path)],
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                preexec_fn=drop_admin if self.without_admin else None,
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, (self.folder / "agent.err").read_text()
@@ -153,18 +168,26 @@ class Node:
     def close(self) -> None:
         """End every run, then the agent."""
         if self.process is not None:
-            live = [run["run"] for run in self.client.reports()["reports"] if run["state"] != "gone"]  # type: ignore[union-attr]
+            self.client.close()
+            try:
+                self.client.hello(self.epoch)
+            except AgentStaleEpoch as error:
+                self.epoch = error.newest
+            live = [run["run"] for run in self.client.reports()["reports"] if run["state"] != "gone"]
             for run in live:
                 self.ask("kill", run, grace_ms=0)
             for run in live:
                 self.until(run, lambda report: report["state"] == "gone")
         self.end(signal.SIGTERM)
 
+    def folder_of(self, run: str) -> Path:
+        return Path(RunDir.of(Path(str(self.config["dir"])) / "runs", run).path)
+
     def ask(self, kind: str, run: str, **fields: object) -> dict[str, Any]:
         return self.client.commands(self.epoch, [{"kind": kind, "run": run, **fields}])[0]
 
     def report(self, run: str) -> dict[str, Any]:
-        return next(each for each in self.client.reports()["reports"] if each["run"] == run)  # type: ignore[union-attr]
+        return next(each for each in self.client.reports()["reports"] if each["run"] == run)
 
     def until(self, run: str, good: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The first report that is good. A test's own time-out is the bound."""
@@ -172,7 +195,7 @@ class Node:
         while True:
             answer = self.client.reports(cursor, 20_000)
             cursor = str(answer["cursor"])
-            for report in answer["reports"]:  # type: ignore[attr-defined]
+            for report in answer["reports"]:
                 if report["run"] == run and good(report):
                     return dict(report)
 
@@ -215,7 +238,7 @@ class Node:
     def result(self, run: str) -> Any:
         """What a run returned, or the dict of what it raised; taken from the blob store."""
         self.until(run, lambda report: report["stored"])
-        return pickle.loads(self.blobs.stored[f"jobs/{run}/result"])
+        return pickle.loads(self.blobs.stored[f"jobs/{run}/result"])  # noqa: S301  what this very test made
 
     def value(self, function: object, args: tuple[object, ...] = (), **fields: Any) -> Any:
         """What the function returns when it is run there."""
@@ -234,6 +257,13 @@ class Node:
                 return data
 
 
+def script(source: str) -> dict[str, Any]:
+    """The names of a user's script, as cloudpickle sees them: defined in `__main__`, and so pickled by value."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(source, names)  # noqa: S102  the test's own text
+    return names
+
+
 @pytest.fixture
 def blobs() -> Iterator[Blobs]:
     blobs = Blobs()
@@ -243,6 +273,7 @@ def blobs() -> Iterator[Blobs]:
 
 @pytest.fixture
 def make_node(tmp_path: Path, blobs: Blobs) -> Iterator[Callable[..., Node]]:
+    """Nodes of this test alone."""
     nodes: list[Node] = []
 
     def make(**config: object) -> Node:
@@ -257,11 +288,39 @@ def make_node(tmp_path: Path, blobs: Blobs) -> Iterator[Callable[..., Node]]:
 
 
 @pytest.fixture
-def node(make_node: Callable[..., Node]) -> Node:
+def fresh(make_node: Callable[..., Node]) -> Node:
     return make_node()
 
 
 @pytest.fixture(params=["namespace", "subreaper"])
-def either(request: pytest.FixtureRequest, make_node: Callable[..., Node]) -> Node:
+def fresh_either(request: pytest.FixtureRequest, make_node: Callable[..., Node]) -> Node:
     """A node for each way of ending a run whole."""
     return make_node(isolation=request.param)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Node]]:
+    """One node of each kind for all tests that leave it as they found it: a start takes longer than most of them."""
+    blobs = Blobs()
+    nodes: dict[str, Node] = {}
+
+    def give(isolation: str) -> Node:
+        if isolation not in nodes:
+            nodes[isolation] = Node(tmp_path_factory.mktemp("shared"), blobs, isolation=isolation).start()
+        return nodes[isolation]
+
+    yield give
+    for node in nodes.values():
+        node.close()
+    blobs.close()
+
+
+@pytest.fixture
+def node(shared: Callable[[str], Node]) -> Node:
+    return shared("auto")
+
+
+@pytest.fixture(params=["namespace", "subreaper"])
+def either(request: pytest.FixtureRequest, shared: Callable[[str], Node]) -> Node:
+    """A node for each way of ending a run whole."""
+    return shared(request.param)

@@ -133,8 +133,13 @@ class Gateway:
         """One round of the live copy, which in a real gateway a thread makes all the time."""
         self._cursor = self.services.watch.round(self._cursor, Span(0))
 
-    async def look_soon(self) -> None:
-        await asyncio.to_thread(self.look)
+    def stop(self) -> None:
+        """What SIGTERM does."""
+
+        async def stopping() -> None:
+            self.services.stop()
+
+        self.run(stopping())
 
     # ------------------------------------------------------------ a world to serve
 
@@ -197,6 +202,12 @@ class Gateway:
         done = self.change(job, lambda status: attrs.evolve(status, phase=outcome))
         self.look()
         return done
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Let everything else go on until that is so; the test's own time-out is the bound."""
+    while not true():  # noqa: ASYNC110 - what is waited for is inside the code under test
+        await asyncio.sleep(0.001)
 
 
 def permit(secret: bytes, method: str, path: str, query: str, now: Instant) -> Permit:

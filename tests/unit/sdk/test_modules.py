@@ -8,6 +8,7 @@ from pathlib import Path
 import gridweave as gw
 import pytest
 from gridweave.bundles import code_bundle, pack
+from gridweave.imports import imported_by
 
 from tests.unit.sdk.gateway import Gateway
 from tests.unit.sdk.running import Program, Project
@@ -105,6 +106,27 @@ def test_calling_remote_inside_a_job_is_answered_in_words(gateway: Gateway, proj
         """
     )
     assert "Inside a job call the function itself" in python("script.py").stdout
+
+
+def test_imports_are_found_wherever_they_stand() -> None:
+    """Also relative ones, in nested functions, under a condition, and late in a file with hundreds of names."""
+    many = "\n".join(f"name_{index} = {index}.5" for index in range(400))
+    source = f"""{many}
+import a.b as c
+from d import e, f
+if a:
+    from .g import h
+class K:
+    def m(self):
+        from ... import i
+        return lambda: __import__("unseen") or [j for j in ()]
+try:
+    import k
+except ImportError:
+    from .....above import l
+"""
+    found = set(imported_by(compile(source, "x", "exec"), "p.q.r"))
+    assert {"a.b", "d", "d.e", "d.f", "p.q.r.g", "p.q.r.g.h", "p", "p.i", "k"} == found
 
 
 def test_equal_files_give_equal_bytes(tmp_path: Path) -> None:

@@ -106,6 +106,17 @@ def test_async_functions_and_generators_give_their_values(gateway: Gateway) -> N
     assert [0, 1, 2] == count.remote(3)  # type: ignore[comparison-overlap]  # likewise
 
 
+def test_a_function_may_be_run_once_without_decorating(gateway: Gateway) -> None:
+    """For a function of somebody else's module."""
+    import math
+
+    def root(x: int) -> int:
+        return math.isqrt(x)
+
+    assert 3 == gw.run(root, 9, vram="2GB")
+    assert "2GB" == gateway.bodies()[0]["vram"]
+
+
 async def test_many_awaited_calls_run_at_once(gateway: Gateway) -> None:
     """Waiting in a thread pool of a few threads would queue them up behind each other."""
 

@@ -1,0 +1,213 @@
+"""The whole, real: three raylets, a gateway process, the platform in front of it, and users with the real SDK.
+
+Started once for all tests of this folder. Every test brings users of its own, so that none sees another's jobs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gridweave as gw
+import httpx
+from attrs import define, field, frozen
+from gridweave.calls import spawn
+from gridweave.jobs import Job
+
+from adapters.local.clock import SystemClock
+from adapters.ray.labels import GPUS, NODE, OWNER
+from adapters.ray.leftovers import end_runs
+from adapters.ray.local import LocalRay
+from adapters.ray.venv import uv_binary
+from adapters.sqlite.credits import SqliteCredits
+from adapters.sqlite.schema import open_credits
+from ports.credits import ISSUE, user_account
+from ports.units import Credits
+from tests.e2e.gateways import Gateway
+from tests.e2e.platform import Platform
+
+PLATFORM_TOKEN, ADMIN_TOKEN = "platform-token-of-the-tests", "admin-token-of-the-tests"
+BIG, SMALL, ACME = "org-big", "org-small", "acme-small"
+NODES = {
+    BIG: {NODE: BIG, OWNER: "org", GPUS: "2xA100-80GB"},
+    SMALL: {NODE: SMALL, OWNER: "org", GPUS: "2xL4-24GB"},
+    ACME: {NODE: ACME, OWNER: "provider.acme", GPUS: "2xL4-24GB"},
+}
+ENDED = frozenset({"Completed", "Failed", "Cancelled"})
+LOOKS = 1200  # at a job or a fleet, a twentieth of a second apart, before a test gives up
+_SERIAL = itertools.count(1)
+
+SETTINGS = {
+    "GATEWAY_HOST": "127.0.0.1",
+    "PLATFORM_TOKEN": PLATFORM_TOKEN,
+    "ADMIN_TOKEN": ADMIN_TOKEN,
+    "SETUP_BOUND_SECONDS": "12",
+}
+PAID_SETTINGS = {"CREDITS_ENABLED": "true", "BILLING_TICK_SECONDS": "1", "PREFLIGHT_HOURS": "0.0001", "VRAM_RATE": "1"}
+
+
+def until(seen: Callable[[], Any], what: str) -> Any:
+    """The first true thing that `seen` gives. Looks a bounded number of times."""
+    for _ in range(LOOKS):
+        if found := seen():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"it never came about: {what}")
+
+
+@frozen
+class User:
+    """Somebody with an API key of the platform. direct: to the gateway, with his identity headers. client: the SDK's."""
+
+    id: str
+    plan: str
+    role: str
+    direct: httpx.Client
+    client: gw.Client
+
+    @property
+    def key(self) -> str:
+        return f"{self.id}:{self.plan}:{self.role}"
+
+    def spawn(self, function: Callable[..., Any], *args: Any, **options: Any) -> Job:
+        """Submit a function as if it stood in a script of his. options: of `gw.function`."""
+        function.__module__ = "__main__"
+        return spawn(self.client, gw.function(**{"vram": "1GB", **options})(function), args, {})
+
+    def hold(self, **options: Any) -> Job:
+        """A running job that keeps its GPUs until it is cancelled."""
+
+        def wait_for_ever() -> None:
+            import time
+
+            time.sleep(86_400)
+
+        job = self.spawn(wait_for_ever, **options)
+        self.running(job)
+        return job
+
+    def release(self, *jobs: Job) -> None:
+        """Cancel them, and wait until they hold nothing."""
+        for job in jobs:
+            job.cancel()
+        for job in jobs:
+            self.ended(job)
+
+    def ended(self, job: Job) -> dict[str, Any]:
+        """Its status, once it has ended."""
+        return self.in_phase(job, ENDED)
+
+    def in_phase(self, job: Job, phases: Collection[str]) -> dict[str, Any]:
+        """Its status, once it is in one of these phases, or has ended."""
+        status: dict[str, Any] = until(
+            lambda: said if (said := job.status())["phase"] in ENDED | set(phases) else None, f"{job} in {sorted(phases)}"
+        )
+        return status
+
+    def running(self, job: Job) -> dict[str, Any]:
+        """Its status, once it runs."""
+        status = self.in_phase(job, {"Running"})
+        assert status["phase"] == "Running", status
+        return status
+
+    def balance(self) -> Credits:
+        return Credits.parse(self.client.account()["balance"])
+
+    def log(self, job: Job) -> bytes:
+        """All that it has written so far."""
+        return b"".join(job.log_bytes())
+
+
+@define
+class Rig:
+    """paid: with credits. credits: the service that keeps the balances, as an operator has it."""
+
+    home: Path
+    ray: LocalRay
+    gateway: Gateway
+    platform: Platform
+    credits: SqliteCredits
+    _users: list[User] = field(factory=list, init=False)
+
+    def user(self, name: str = "user", plan: str = "paid", role: str = "user", credits: str | None = "1000") -> User:
+        """A new one. name: whole if the role is provider, else the beginning of his id. credits: what he has at first."""
+        user_id = name if role == "provider" else f"{name}-{next(_SERIAL)}"
+        headers = {"X-User-Id": user_id, "X-User-Plan": plan, "X-User-Role": role, "X-Platform-Token": PLATFORM_TOKEN}
+        direct = httpx.Client(base_url=self.gateway.url, headers=headers, timeout=60, trust_env=False)
+        user = User(user_id, plan, role, direct, gw.Client(self.platform.url, f"{user_id}:{plan}:{role}"))
+        self._users.append(user)
+        if credits is not None:
+            self.grant(user, credits)
+        return user
+
+    def grant(self, user: User, amount: str) -> None:
+        given = Credits.parse(amount)
+        self.credits.post(f"grant-{next(_SERIAL)}", "grant", {user_account(user.id): given, ISSUE: -given}, "Credits of a test")
+
+    def forget_users(self) -> None:
+        """End what they left running, as a failed test would."""
+        for user in self._users:
+            for job in user.client.jobs(phases="Pending,Allocated,Running"):
+                user.client.cancel(job["id"])
+            user.direct.close()
+            user.client.close()
+        self._users.clear()
+
+    @property
+    def admin(self) -> dict[str, str]:
+        """Headers of an operator."""
+        return {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+
+    def resources(self) -> dict[str, dict[str, Any]]:
+        said = httpx.get(f"{self.gateway.url}/v1/resources", headers=self.admin, timeout=30).json()
+        return {node["name"]: node for node in said["nodes"]}
+
+    def idle(self) -> bool:
+        """Whether nothing is booked or quarantined anywhere."""
+        gpus = [gpu for node in self.resources().values() for gpu in node["gpus"]]
+        return all(gpu["free_mib"] == gpu["total_mib"] for gpu in gpus)
+
+    def all_ready(self) -> bool:
+        nodes = self.resources()
+        return set(NODES) == set(nodes) and all(node["state"] == "Ready" for node in nodes.values())
+
+
+def with_uv(folder: Path) -> None:
+    """Nodes have uv, as the image of a node does, and nothing else of ours."""
+    folder.mkdir()
+    (folder / "uv").symlink_to(uv_binary())
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@contextmanager
+def standing(home: Path) -> Iterator[Rig]:
+    """The rig, and nothing left of it afterwards."""
+    with_uv(home / "bin")
+    ray = LocalRay(home / "ray", NODES[BIG])
+    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS})
+    platform = None
+    try:
+        address = ray.ensure()
+        for name in (SMALL, ACME):
+            ray.add_node(NODES[name])
+        gateway.settings = {**gateway.settings, "RAY_HEAD_ADDRESS": address}
+        gateway.start()
+        money = open_credits(gateway.state)
+        platform = Platform(gateway.port, PLATFORM_TOKEN)
+        rig = Rig(home, ray, gateway, platform, SqliteCredits(money, SystemClock()))
+        gateway.ready()
+        until(rig.all_ready, "three nodes ready")
+        yield rig
+        rig.forget_users()
+        money.close()
+    finally:
+        if platform is not None:
+            platform.close()
+        gateway.stop()
+        ray.stop()
+        end_runs(gateway.state / "agents")

@@ -1,0 +1,229 @@
+"""Submit, estimate, list, status and cancel over HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from core.names import upload_key
+from ports.workloads import Phase
+from tests.unit.http.conftest import ADMIN, ALICE, BOB, Gateway, Make, body, inline
+
+FREE = {"X-User-Id": "fred", "X-User-Plan": "free"}
+
+
+def test_a_submit_becomes_a_job_that_waits(gateway: Gateway) -> None:
+    """The first thing that anybody does with us."""
+    answer = gateway.post("/v1/jobs/submit", json=body(labels={"team": "vision"}, env={"pip": ["numpy==2.1"], "env_vars": {"A": "ü\n"}}))
+    said = answer.json()
+    assert (202, True, "square", "Pending", "0.000000") == (
+        answer.status_code,
+        said["created"],
+        said["name"],
+        said["phase"],
+        said["hold"],
+    )
+    assert said["status_url"] == answer.headers["location"]
+    gateway.look()
+    status = gateway.get(said["status_url"]).json()
+    assert (said["id"], "alice", 1, {"team": "vision"}) == (status["id"], status["user"], status["position"], status["labels"])
+    stored = gateway.house.workloads.get(said["id"])
+    assert stored is not None
+    assert {"A": "ü\n"} == stored.spec.env.env_vars
+    assert ("3.11.9", "3.0.0") == (stored.spec.python, stored.spec.cloudpickle)
+
+
+def test_inline_payloads_are_stored_as_inputs(gateway: Gateway) -> None:
+    """A small function must not need a second request."""
+    job = gateway.submit(function=inline(b"f" * 65536), code=inline(b""))
+    for name, data in (("function", b"f" * 65536), ("args", b"args"), ("code", b"")):
+        assert data == b"".join(gateway.house.blobs.get(f"jobs/{job.id}/{name}"))
+
+
+def test_the_same_key_and_body_is_the_same_job(gateway: Gateway) -> None:
+    """A client that lost the answer asks again."""
+    keyed = ALICE | {"Idempotency-Key": "k-1"}
+    first = gateway.post("/v1/jobs/submit", keyed, json=body()).json()
+    spaced = gateway.post("/v1/jobs/submit", keyed, json=dict(reversed(list(body().items())))).json()
+    assert (True, False, first["id"]) == (first["created"], spaced["created"], spaced["id"])
+    other = gateway.post("/v1/jobs/submit", keyed, json=body(vram="9GB"))
+    assert (409, "/problems/key-reused") == (other.status_code, other.json()["type"])
+    theirs = gateway.post("/v1/jobs/submit", BOB | {"Idempotency-Key": "k-1"}, json=body()).json()
+    assert theirs["id"] != first["id"]
+
+
+def test_without_a_key_every_submit_is_another_job(gateway: Gateway) -> None:
+    """map() sends the same body many times and means it."""
+    assert gateway.submit().id != gateway.submit().id
+
+
+def test_a_drawn_key_is_never_a_clients_key(gateway: Gateway) -> None:
+    """A client must not be able to repeat a key that we drew for somebody's request without one."""
+    job = gateway.submit()
+    repeated = [gateway.post("/v1/jobs/submit", ALICE | {"Idempotency-Key": f"t:{n}"}, json=body()).json()["id"] for n in range(3)]
+    assert job.id not in repeated
+
+
+def test_an_ask_that_no_gpu_could_hold_is_refused_with_the_largest(gateway: Gateway) -> None:
+    """The user learns at once what would fit, and nothing of his is kept."""
+    answer = gateway.post("/v1/jobs/submit", json=body(vram="81GB"))
+    problem = answer.json()
+    assert (422, "/problems/never-fits", 80 * 1024, "vram") == (
+        answer.status_code,
+        problem["type"],
+        problem["largest_mib"],
+        problem["field"],
+    )
+    assert [] == list(gateway.house.blobs.list(""))
+
+
+def test_other_versions_are_refused_with_both(gateway: Gateway) -> None:
+    """A pickle of another Python would fail on the node, in words that nobody understands."""
+    answer = gateway.post("/v1/jobs/submit", json=body(client={"python": "3.12.1", "cloudpickle": "3.1.2"}))
+    problem = answer.json()
+    assert (409, "/problems/version-mismatch", "Python 3.12.1", "Python 3.11.7") == (
+        answer.status_code,
+        problem["type"],
+        problem["client"],
+        problem["cluster"],
+    )
+    assert [] == list(gateway.house.blobs.list(""))
+
+
+def test_an_upload_of_another_is_not_there(gateway: Gateway) -> None:
+    """Knowing a digest is no right to its bytes."""
+    data = b"secret of bob"
+    digest = hashlib.sha256(data).hexdigest()
+    gateway.house.blobs.put(upload_key("bob", digest), [data])
+    answer = gateway.post("/v1/jobs/submit", json=body(function={"sha256": digest, "size": len(data)}))
+    assert (400, "function") == (answer.status_code, answer.json()["field"])
+    assert 202 == gateway.post("/v1/jobs/submit", BOB, json=body(function={"sha256": digest, "size": len(data)})).status_code
+
+
+def test_want_of_money_is_402_with_the_amounts(make: Make) -> None:
+    """The user must know how much is missing."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 7)
+    answer = gateway.post("/v1/jobs/submit", json=body())
+    problem = answer.json()
+    assert (402, "8.000000", "7.000000") == (answer.status_code, problem["need"], problem["have"])
+    gateway.pay("alice", 1)
+    said = gateway.post("/v1/jobs/submit", json=body()).json()
+    assert ("8.000000", "8.000000") == (said["hold"], said["rate_per_hour"])
+
+
+def test_an_estimate_tells_price_and_place_and_writes_nothing(make: Make) -> None:
+    """Users ask before they spend."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 20)
+    said = gateway.post("/v1/jobs/estimate", json={"vram": 16}).json()
+    assert ("16.000000", "16.000000", "20.000000", True, True) == tuple(
+        said[name] for name in ("rate_per_hour", "hold", "balance", "affordable", "placeable_now")
+    )
+    assert [{"node": "n1", "gpu": 0, "mib": 16384, "model": "A100-80GB", "owner": "org"}] == said["placement"]
+    dear = gateway.post("/v1/jobs/estimate", json={"vram": "40GB"}).json()
+    assert (False, True) == (dear["affordable"], dear["placeable_now"])
+    assert () == gateway.house.workloads.list().jobs
+
+
+def test_an_estimate_says_why_it_would_not_be_placed(gateway: Gateway) -> None:
+    """ "No" without a reason is no answer."""
+    job = gateway.submit(vram="80GB")
+    gateway.start(job)
+    said = gateway.post("/v1/jobs/estimate", json={"vram": 80, "gpus": 2}).json()
+    assert (False, []) == (said["placeable_now"], said["placement"])
+    assert said["reason"]
+
+
+def test_lists_are_newest_first_in_pages_and_filtered(gateway: Gateway) -> None:
+    """`gridweave ps` of somebody with ten thousand jobs."""
+    ids = [gateway.submit(name=f"job-{n}", labels={"n": str(n % 2)}).id for n in range(5)]
+    gateway.submit(BOB)
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = gateway.get("/v1/jobs", params={"limit": 2, "cursor": cursor}).json()
+        seen += [job["id"] for job in page["jobs"]]
+        cursor = page["cursor"]
+        if not cursor:
+            break
+    assert ids[::-1] == seen
+    odd = gateway.get("/v1/jobs", params={"label": "n=1", "phase": "Pending,Running"}).json()["jobs"]
+    assert [ids[3], ids[1]] == [job["id"] for job in odd]
+    assert [ids[2]] == [job["id"] for job in gateway.get("/v1/jobs", params={"name": "job-2"}).json()["jobs"]]
+    assert [] == gateway.get("/v1/jobs", params={"phase": "Failed"}).json()["jobs"]
+
+
+def test_a_list_leaves_long_texts_to_status(gateway: Gateway) -> None:
+    """A page of a thousand tracebacks would be hundreds of megabytes."""
+    job = gateway.submit()
+    gateway.start(job)
+    gateway.finish(job, None, log=b"boom\n")
+    (listed,) = gateway.get("/v1/jobs").json()["jobs"]
+    status = gateway.get(f"/v1/jobs/{job.id}/status").json()
+    assert ("", "boom\n", "SIGKILL") == (listed["exit"]["log_tail"], status["exit"]["log_tail"], listed["exit"]["signal"])
+
+
+def test_only_an_admin_lists_the_jobs_of_others(gateway: Gateway) -> None:
+    """Names and labels tell what somebody works on."""
+    mine, theirs = gateway.submit(), gateway.submit(BOB)
+    admin = {"Authorization": f"Bearer {ADMIN}"}
+    assert 403 == gateway.get("/v1/jobs?user=bob").status_code
+    assert [mine.id] == [job["id"] for job in gateway.get("/v1/jobs?user=alice").json()["jobs"]]
+    assert {mine.id, theirs.id} == {job["id"] for job in gateway.get("/v1/jobs", admin).json()["jobs"]}
+    assert [theirs.id] == [job["id"] for job in gateway.get("/v1/jobs?user=bob", admin).json()["jobs"]]
+
+
+@pytest.mark.parametrize(
+    ("method", "what"), [("GET", "status"), ("GET", "logs"), ("GET", "logs?follow=true"), ("GET", "result"), ("POST", "cancel")]
+)
+def test_another_users_job_does_not_exist(gateway: Gateway, method: str, what: str) -> None:
+    """403 would tell that it does. The answer is the same as for an id that was never given."""
+    job = gateway.submit()
+    foreign = gateway.request(method, f"/v1/jobs/{job.id}/{what}", BOB)
+    unknown = gateway.request(method, f"/v1/jobs/job-unknown/{what}", BOB)
+    assert (404, unknown.json()) == (foreign.status_code, foreign.json())
+    assert gateway.request(method, f"/v1/jobs/{job.id}/{what.partition('?')[0]}", {"Authorization": f"Bearer {ADMIN}"}).status_code < 300
+    assert 401 == gateway.request(method, f"/v1/jobs/{job.id}/{what}", {}).status_code
+
+
+def test_status_tells_where_it_runs_and_what_it_costs(gateway: Gateway) -> None:
+    """What `gridweave ps` and the bill are checked against."""
+    job = gateway.submit()
+    gateway.start(job)
+    said: dict[str, Any] = gateway.get(f"/v1/jobs/{job.id}/status").json()
+    assert ("Running", 1, "8.000000", 1, 0) == tuple(said[name] for name in ("phase", "attempt", "rate_per_hour", "tariff", "position"))
+    assert [{"node": "n1", "gpu": 0, "mib": 8192, "model": "A100-80GB", "owner": "org"}] == said["placement"]
+    assert said["started_at"].endswith("Z")
+    assert said["finished_at"] is None
+
+
+def test_cancel_flags_and_says_so_again(gateway: Gateway) -> None:
+    """Cancel is a wish; what follows is the scheduler's. Asking twice is asking once."""
+    job = gateway.submit()
+    first = gateway.post(f"/v1/jobs/{job.id}/cancel")
+    again = gateway.post(f"/v1/jobs/{job.id}/cancel")
+    assert (202, 202) == (first.status_code, again.status_code)
+    assert first.json()["cancel_requested_at"]
+    assert first.json()["cancel_requested_at"] == again.json()["cancel_requested_at"]
+    stored = gateway.house.workloads.get(job.id)
+    assert stored is not None
+    assert Phase.PENDING is stored.status.phase
+
+
+def test_a_free_user_may_ask_for_org_hardware_only(gateway: Gateway) -> None:
+    """Asked for by name or not, provider hardware is for those who pay."""
+    answer = gateway.post("/v1/jobs/submit", FREE, json=body(owner="provider"))
+    assert answer.status_code in (400, 403)
+    assert "plan" in answer.text
+    assert 202 == gateway.post("/v1/jobs/submit", FREE, json=body(owner="org")).status_code
+
+
+def test_a_content_type_with_a_charset_is_taken(gateway: Gateway) -> None:
+    """Clients add it."""
+    kind = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert 200 == gateway.post("/v1/jobs/estimate", ALICE | kind, content=b'{"vram": 0.5}').status_code

@@ -1,0 +1,68 @@
+"""Account and postings over HTTP."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from ports.credits import Charge, user_account
+from ports.units import Credits, Span
+from ports.workloads import RunId
+from tests.unit.http.conftest import ALICE, Gateway, Make
+
+
+def billed(make: Make) -> Gateway:
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 20)
+    charge = Charge(RunId("job-a", 1), "u1", user_account("alice"), Span(3_600_000), {"provider:acme": Credits(1_500_001)})
+    gateway.house.credits.charge([charge])
+    return gateway
+
+
+def test_the_account_shows_balance_and_holds(make: Make) -> None:
+    """To the micro-credit, as text: a float would lose it."""
+    gateway = billed(make)
+    gateway.submit()
+    assert {"user": "alice", "plan": "paid", "balance": "18.499999", "held": "8.000000", "credits_enabled": True} == gateway.get(
+        "/v1/account"
+    ).json()
+
+
+def test_usage_is_read_page_by_page(make: Make) -> None:
+    """The postings add up to the balance."""
+    gateway = billed(make)
+    first = gateway.get("/v1/usage?limit=1").json()
+    second = gateway.get(f"/v1/usage?after={first['cursor']}").json()
+    (grant,), (charge,) = first["entries"], second["entries"]
+    assert ("20.000000", "grant") == (grant["amount"], grant["kind"])
+    assert ("-1.500001", "job-a", "job-a/1", 3_600_000) == tuple(charge[name] for name in ("amount", "job", "run", "ran_ms"))
+    assert {"entries": [], "cursor": second["cursor"]} == gateway.get(f"/v1/usage?after={second['cursor']}").json()
+
+
+def test_usage_is_csv_for_who_asks_for_it(make: Make) -> None:
+    """Accountants open it in a spreadsheet; nothing in it may be a formula."""
+    gateway = billed(make)
+    gateway.house.credits.post("evil", "grant", {user_account("alice"): Credits(1), "issue": Credits(-1)}, "=HYPERLINK(1)")
+    answer = gateway.get("/v1/usage", ALICE | {"Accept": "text/csv"})
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert ["20.000000", "-1.500001", "0.000001"] == [row["amount"] for row in rows]
+    assert "'=HYPERLINK(1)" == rows[2]["memo"]
+
+
+def test_everybody_sees_his_own_postings_only(make: Make) -> None:
+    """And a provider what he has earned."""
+    gateway = billed(make)
+    assert [] == gateway.get("/v1/usage", {"X-User-Id": "bob"}).json()["entries"]
+    assert [] == gateway.get("/v1/usage", {"X-User-Id": "acme"}).json()["entries"]
+    (earned,) = gateway.get("/v1/usage", {"X-User-Id": "acme", "X-User-Role": "provider"}).json()["entries"]
+    assert ("1.500001", "provider:acme") == (earned["amount"], earned["account"])
+
+
+def test_without_credits_there_is_no_bill(gateway: Gateway) -> None:
+    """CREDITS_ENABLED=false: the routes answer, and say so."""
+    assert {"user": "alice", "plan": "paid", "balance": "0.000000", "held": "0.000000", "credits_enabled": False} == gateway.get(
+        "/v1/account"
+    ).json()
+    assert {"entries": [], "cursor": 0} == gateway.get("/v1/usage").json()

@@ -1,0 +1,144 @@
+"""The gateway as a real process under gunicorn, without a scheduler: sockets, signals, start and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.unit.http.conftest import body
+
+ROOT = Path(__file__).parents[3]
+ALICE = {"X-User-Id": "alice"}
+ENVIRONMENT = {"ADMIN_TOKEN": "admin-token-0123456789", "SCHEDULER": "external", "SHUTDOWN_GRACE_SECONDS": "10"}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "runtimes.http.gateway", *arguments]
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "GRIDWEAVE_TEST_RUN")}
+    paths = os.pathsep.join(str(ROOT / part) for part in ("", "sdk", "agent"))  # also where nothing of ours is installed
+    return kept | ENVIRONMENT | {"STATE_DIR": str(folder), "PYTHONPATH": paths} | more
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process and its URL. The last test of this module ends it; so does this fixture."""
+    folder = tmp_path_factory.mktemp("gateway")
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command("--port", "0"), cwd=ROOT, env=environment(folder), stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            assert "listens on http://127.0.0.1:" in said, (folder / "log").read_text()
+            yield process, said.split()[-1]
+        finally:
+            process.terminate()
+            process.wait(30)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def raw(url: str, request: bytes) -> bytes:
+    """Bytes as they are, past every client's tidiness; the answer until the server closes."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(request)
+        answer = b""
+        while block := connection.recv(65536):
+            answer += block
+        return answer
+
+
+def test_underscores_are_no_dashes(served: tuple[subprocess.Popen[str], str]) -> None:
+    """`X_User_Id` would pass a proxy that strips `X-User-Id`, and must not be taken for it."""
+    answer = raw(served[1], b"GET /v1/account HTTP/1.1\r\nHost: x\r\nX_User_Id: mallory\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"X-User-Id: alice\r\nX-User-Id: mallory",
+        b"X-User-Id: alice\r\nx-user-id: alice",
+        b"X-User-Id:",
+        b"X-User-Id: a\x01b",
+        b"X-User-Id: a,b",
+    ],
+)
+def test_malformed_identity_is_refused_on_the_wire(served: tuple[subprocess.Popen[str], str], headers: bytes) -> None:
+    """What the server in front of the application makes of headers is part of the answer."""
+    answer = raw(served[1], b"GET /v1/account HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    "target", [b"/v1/jobs/../status", b"/v1/jobs/%2e%2e/status", b"/v1/jobs/a%00/status", b"/v1/jobs/\xf0\x9f\x98\x80/status"]
+)
+def test_job_ids_are_judged_as_they_came(served: tuple[subprocess.Popen[str], str], target: bytes) -> None:
+    """No server in between may have tidied them."""
+    answer = raw(served[1], b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nX-User-Id: alice\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+
+
+def test_a_chunked_body_without_end_is_cut_off(served: tuple[subprocess.Popen[str], str]) -> None:
+    """413 before it is read to its end."""
+    url = served[1]
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(64):
+            yield b" " * 65536
+
+    answer = httpx.post(f"{url}/v1/jobs/submit", headers=ALICE | {"Content-Type": "application/json"}, content=endless(), trust_env=False)
+    assert (413, "/problems/too-large") == (answer.status_code, answer.json()["type"])
+
+
+def test_wrong_settings_end_the_start_with_all_of_them(tmp_path: Path) -> None:
+    """Exit code 2, and no stack."""
+    done = subprocess.run(
+        command(), cwd=ROOT, env=environment(tmp_path, GATEWAY_PORT="x", STORE="y"), capture_output=True, text=True, check=False
+    )
+    assert (2, "") == (done.returncode, done.stdout)
+    assert "GATEWAY_PORT is 'x'" in done.stderr
+    assert "STORE is 'y'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_is_told(tmp_path: Path, served: tuple[subprocess.Popen[str], str]) -> None:
+    """The commonest failure of all."""
+    port = served[1].rpartition(":")[2]
+    done = subprocess.run(command("--port", port), cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert 3 == done.returncode
+    assert "--port 0" in done.stderr
+
+
+def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
+    """`--print-settings` serves nothing and shows everything else."""
+    done = subprocess.run(
+        command("--print-settings", "--json"), cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, check=False
+    )
+    assert 0 == done.returncode
+    assert '"SHUTDOWN_GRACE_SECONDS"' in done.stdout
+    assert ENVIRONMENT["ADMIN_TOKEN"] not in done.stdout
+
+
+def test_sigterm_ends_streams_and_the_process(served: tuple[subprocess.Popen[str], str]) -> None:
+    """Streams end cleanly, so clients resume elsewhere; nothing is killed after the grace period."""
+    process, url = served
+    with httpx.Client(base_url=url, headers=ALICE, trust_env=False, timeout=30) as client:
+        job = client.post("/v1/jobs/submit", json=body()).json()["id"]
+        with client.stream("GET", f"/v1/jobs/{job}/logs", params={"follow": "true"}) as stream:
+            lines = stream.iter_lines()
+            assert "event: state" == next(lines)
+            process.send_signal(signal.SIGTERM)
+            assert [] == [line for line in lines if line.startswith("event: end")]
+    assert 0 == process.wait(30)
