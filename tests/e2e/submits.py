@@ -10,24 +10,21 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 NO_ARGUMENTS = cloudpickle.dumps(((), {}))
+Said = bytes | dict[str, Any]
 
 
 def inline(data: bytes) -> dict[str, str]:
     return {"inline": base64.b64encode(data).decode()}
 
 
-def body(
-    function: bytes | Callable[..., Any] = lambda: None, args: bytes | dict[str, Any] = NO_ARGUMENTS, **changes: Any
-) -> dict[str, Any]:
-    """The JSON of a submit. function: pickled already, or to be pickled as of a script. changes: fields put in its place."""
-    if isinstance(function, bytes):
-        pickled = function
-    else:
+def body(function: Said | Callable[..., Any] = lambda: None, args: Said = NO_ARGUMENTS, **changes: Any) -> dict[str, Any]:
+    """The JSON of a submit. function: pickled, as it is said, or to be pickled as of a script. changes: fields put in its place."""
+    if callable(function):
         function.__module__ = "__main__"
-        pickled = cloudpickle.dumps(function)
+        function = cloudpickle.dumps(function)
     said: dict[str, Any] = {
-        "function": inline(pickled),
-        "args": args if isinstance(args, dict) else inline(args),
+        "function": inline(function) if isinstance(function, bytes) else function,
+        "args": inline(args) if isinstance(args, bytes) else args,
         "name": "test",
         "vram": "1GB",
         "client": {"python": platform.python_version(), "cloudpickle": cloudpickle.__version__},

