@@ -41,6 +41,7 @@ def marks_and_works(file: str, seconds: float, fail: bool) -> str:
 
 marks_and_works.__module__ = "__main__"  # as if it stood in a script
 
+
 @frozen
 class Kind:
     """phase, reason: of its end. seconds: of its work. gb: that it books. credits: what its user has, None: the common one's."""
