@@ -194,12 +194,13 @@ def with_uv(folder: Path) -> None:
 
 
 @contextmanager
-def standing(home: Path, nodes: Mapping[str, Mapping[str, str]] = NODES) -> Iterator[Rig]:
-    """The rig, and nothing left of it afterwards. nodes: labels of each raylet, the head first."""
+def standing(home: Path, nodes: Mapping[str, Mapping[str, str]] = NODES, **settings: str) -> Iterator[Rig]:
+    """The rig, and nothing left of it afterwards. nodes: labels of each raylet, the head first. settings: of its gateway,
+    beside the common ones."""
     with_uv(home / "bin")
     head, *others = nodes.values()
     ray = LocalRay(home / "ray", head)
-    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS})
+    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS, **settings})
     platform = None
     try:
         address = ray.ensure()
