@@ -66,7 +66,9 @@ class Arrivals:
             names = sorted(name for name in self._gpus if self._widest[name] >= pod.gpus and (not pod.models or name in pod.models))
             if not names:
                 what = f"{pod.gpus} GPUs of one node" + (f" of {', '.join(sorted(pod.models))}" if pod.models else "")
-                raise Invalid(f"No node of the fleet has {what}.", "num_gpu", "Leave such rows out, or give a fleet that has them.", pod.gpus)
+                raise Invalid(
+                    f"No node of the fleet has {what}.", "num_gpu", "Leave such rows out, or give a fleet that has them.", pod.gpus
+                )
             upto = accumulate(self._gpus[name] for name in names)
             known = self._models[key] = Models(tuple(names), tuple(self._totals[name] for name in names), tuple(upto))
         return known

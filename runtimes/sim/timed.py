@@ -52,12 +52,12 @@ def read_timed(path: Path) -> tuple[Timed, ...]:
     return some(path, found, "rows that ask for GPUs")
 
 
-def between(timed: Sequence[Timed], first_day: float, last_day: float) -> tuple[Timed, ...]:
+def between(timed: Sequence[Timed], first_day: int, last_day: int) -> tuple[Timed, ...]:
     """Those that came from the start of one day of the trace to the end of another, counted from 0. Raises Invalid if there are none."""
     found = tuple(each for each in timed if first_day * DAY_MS <= each.at < (last_day + 1) * DAY_MS)
     if not found:
         last = max(each.at for each in timed) // DAY_MS
-        raise Invalid(f"Nothing came on the days {first_day:g}-{last_day:g}.", "--days", f"Give days from 0 to {last}.")
+        raise Invalid(f"Nothing came on the days {first_day}-{last_day}.", "--days", f"Give days from 0 to {last}.")
     return found
 
 
