@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 
@@ -85,10 +85,13 @@ def replay(
 
         ready(plot)
     names, wanted = policies.checked(policy or policies.DEFAULT), ranges.seeds(seeds)
-    options = Options(free_share, providers, fleet_share, speed, days, tuple(add or ()), tuple(price or ()), base_rate, vram_rate, fee)
+    options = Options(free_share, providers, fleet_share, speed, days, ranges.listed(add), ranges.listed(price), base_rate, vram_rate, fee)
     runs = replayed(scenarios(nodes, pods, options), names, wanted)
     by_policy = {name: {seed: figures(each) for seed, each in by_seed.items()} for name, by_seed in runs.by_policy.items()}
-    _show(report.table(by_policy, runs.gpus), {name: report.as_json(each) for name, each in by_policy.items()}, as_json, _drawn(runs, plot))
+    notes = [f"drawn: {path}" for path in _drawn(runs, plot)]
+    if not any(each.waited for by_seed in by_policy.values() for each in by_seed.values()):
+        notes.append("Nobody waited. What if the fleet were smaller (--fleet-share 0.01), or jobs came faster (--speed 100)?")
+    _show(report.table(by_policy, runs.gpus), {name: report.as_json(each) for name, each in by_policy.items()}, as_json, notes)
     return 0
 
 
@@ -109,22 +112,20 @@ def _shares(title: str, found: dict[str, Shares]) -> Table:
     return made
 
 
-def _show(table: Table, found: object, as_json: bool, drawn: Sequence[Path] = ()) -> None:
+def _show(table: Table, found: object, as_json: bool, notes: Sequence[str] = ()) -> None:
     """The table for people goes to stderr when a program reads stdout."""
     console = Console(stderr=as_json)
     console.print(table)
-    for each in drawn:
-        console.print(f"drawn: {each}", soft_wrap=True)
+    for each in notes:
+        console.print(each, soft_wrap=True, highlight=False)
     if as_json:
         print(json.dumps(found))
 
 
-def main() -> int:
-    """Exit codes: 0 done, 1 a wrong command line, 2 something given can't be used."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit codes: 0 done, 2 something given can't be used, which is told on stderr."""
     try:
-        return int(app(result_action="return_value") or 0)
-    except CycloptsError:
-        return 1
+        return int(app(arguments, result_action="return_value") or 0)
     except GridweaveError as error:
         print(error, file=sys.stderr)
         return 2

@@ -17,7 +17,7 @@ try:
 
     from runtimes.sim import charts
 except ModuleNotFoundError as error:
-    missing: str = str(error.name)
+    missing = str(error.name).partition(".")[0]
 else:
     missing = ""
 

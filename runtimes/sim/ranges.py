@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import isfinite
 
 from ports.errors import Invalid
@@ -44,3 +45,8 @@ def positive(value: float, name: str, most: float = 1e6) -> float:
     if not (isfinite(value) and 0 < value <= most):
         raise Invalid(f"{name} must be more than 0 and at most {most:g}, not {value:g}.", name, "Give a positive number.", value)
     return value
+
+
+def listed(texts: Sequence[str] | None) -> tuple[str, ...]:
+    """What a flag was given, also several in one, separated by commas."""
+    return tuple(part.strip() for text in texts or () for part in text.split(",") if part.strip())
