@@ -89,6 +89,8 @@ class _World:
         self._now = now
         if len(self._queue):
             self._queue.round(self._place)
+        if self.moments and self.moments[-1].at == now:  # what was placed just now has ended at once
+            self.moments.pop()
         self.moments.append(Moment(now, self._booked, len(self._queue), len(self.ends)))
 
     def outcome(self, given: Submission) -> Outcome:

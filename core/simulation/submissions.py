@@ -62,7 +62,7 @@ class Moment:
 
 @frozen
 class Replayed:
-    """outcomes: by arrival. moments: by time. fleet: MiB of VRAM that there are."""
+    """outcomes: by arrival. moments: by time, one per instant. fleet: MiB of VRAM that there are."""
 
     outcomes: tuple[Outcome, ...]
     moments: tuple[Moment, ...]

@@ -28,10 +28,10 @@ def part(machines: Sequence[Machine], share: float) -> tuple[Machine, ...]:
     kinds: dict[tuple[str, int], list[Machine]] = defaultdict(list)
     for each in machines:
         kinds[each.model, each.gpus].append(each)
-    kept = tuple(each for kind in kinds.values() for each in _every(kind, share))
+    kept = {each.name for kind in kinds.values() for each in _every(kind, share)}
     if not kept:
         raise Invalid(f"--fleet-share {share:g} leaves no node.", "--fleet-share", "Give a larger share, up to 1.", share)
-    return kept
+    return tuple(each for each in machines if each.name in kept)
 
 
 def _every(kind: Sequence[Machine], share: float) -> list[Machine]:

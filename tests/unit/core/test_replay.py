@@ -80,12 +80,9 @@ def test_figures_of_two_jobs_on_one_gpu() -> None:
 
 def test_a_quantile_is_the_wait_of_some_job() -> None:
     """Nearest rank, no interpolation: the p99 of few jobs is the longest."""
-    assert [Span(1), Span(2), Span(4), Span(0)] == [
-        quantile([1, 2, 3, 4], 1),
-        quantile([1, 2, 3, 4], 50),
-        quantile([1, 2, 3, 4], 99),
-        quantile([], 50),
-    ]
+    waits = [1, 2, 3, 4]
+    assert [Span(1), Span(2), Span(4)] == [quantile(waits, per_cent) for per_cent in (1, 50, 99)]
+    assert Span(0) == quantile([], 50)
 
 
 def test_history_shows_what_was_booked_and_earned_at_an_instant() -> None:
