@@ -31,6 +31,7 @@ from ports.workloads import Ask, RunId, Slot
 
 SIZES = (1_000, 10_000, 100_000)
 FULL = 0.9
+TURN = 1_000
 MODELS = (("A100-80GB", 81_920, 8), ("H100-80GB", 81_559, 8), ("A10", 23_028, 4), ("L4-24GB", 24_576, 2), ("V100-32GB", 32_768, 4))
 FREE, PAID = pools("u", "free"), pools("u", "paid")
 
@@ -146,22 +147,34 @@ class Scan:
         return ()
 
 
-def measure(size: int, seed: int, ops: int) -> Timings:
+def filled(size: int, seed: int) -> Churn:
     churn = Churn(size, random.Random(seed))
     say(f"{size:,} GPUs: filling")
     while churn.used < (FULL - 0.005) * churn.capacity:
         churn.step()
     for _ in range(size // 2):
         churn.step()
-    say(f"{size:,} GPUs: {len(churn.live):,} runs live, measuring {ops:,} operations")
     churn.took.clear()
     churn.release_took.clear()
     churn.refused = 0
+    return churn
+
+
+def measure(seed: int, ops: int) -> list[Timings]:
+    """In turns of a thousand operations per fleet, so that a busy neighbour slows all of them alike."""
+    churns = [filled(size, seed) for size in SIZES]
     gc.collect()
     gc.freeze()
-    for _ in range(ops):
-        churn.step()
+    for turn in range(ops // TURN):
+        say(f"{turn * TURN:,} of {ops:,} operations per fleet")
+        for churn in churns:
+            for _ in range(TURN):
+                churn.step()
     gc.unfreeze()
+    return [timings(size, churn) for size, churn in zip(SIZES, churns, strict=True)]
+
+
+def timings(size: int, churn: Churn) -> Timings:
     took, ended = sorted(churn.took), sorted(churn.release_took)
     return Timings(
         size,
@@ -170,7 +183,7 @@ def measure(size: int, seed: int, ops: int) -> Timings:
         _us(_naive(churn, max(31, 1_000_000 // size))),
         _us(median(ended)),
         _us(ended[len(ended) * 99 // 100]),
-        churn.refused / ops,
+        churn.refused / len(took),
         churn.used / churn.capacity,
     )
 
@@ -201,7 +214,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ops", type=int, default=20_000, help="measured operations per fleet")
     given = parser.parse_args()
-    small, middle, large = rows = [measure(size, given.seed, given.ops) for size in SIZES]
+    small, middle, large = rows = measure(given.seed, max(TURN, given.ops))
     print(f"{'GPUs':>8} {'p50 us':>8} {'p99 us':>8} {'naive us':>10} {'ratio':>8} {'release':>8} {'p99':>8} {'refused':>8} {'full':>6}")
     for row in rows:
         print(

@@ -13,27 +13,28 @@ from core.names import upload_key
 from ports.blobs import INPUTS, input_key
 from ports.credits import HoldState, user_account
 from ports.errors import CannotAfford, Conflict, Invalid, NotFound, Refused
-from ports.workloads import FUNDED, ConditionStatus, Job
+from ports.workloads import FUNDED, BlobRef, Condition, ConditionStatus, Job
 
 
 def fund(house: House, job: Job) -> Job:
     """Make `Funded` True, or refuse. Raises CannotAfford or Invalid; the object is gone then.
 
-    Raises Unavailable when a service does not answer; the object stays, Funded Unknown, and is taken up again.
+    Raises Unavailable when a service does not answer: the object stays, Funded Unknown, and is taken up again. Raises
+    Conflict if another one has withdrawn it meanwhile.
     """
     condition = job.status.condition(FUNDED)
     if condition is None or condition.status is ConditionStatus.TRUE:
         return job
     if condition.status is ConditionStatus.FALSE:
         withdraw(house, job)
-        raise CannotAfford(condition.message, "", "Top up, or ask for less.")
+        raise _refusal(condition)
     try:
+        _authorise(house, job)  # first: who can't pay leaves no bytes behind
         stage_inputs(house, job)
-        _authorise(house, job)
     except Refused as refusal:
-        _refuse(house, job, refusal)
-        raise
-    return _mark(house, job, ConditionStatus.TRUE, "Held" if job.spec.billed else "NotBilled")
+        return _refuse(house, job, refusal)
+    marked = _mark(house, job, ConditionStatus.TRUE, "Held" if job.spec.billed else "NotBilled")
+    return fund(house, marked)  # True, unless another one has refused it
 
 
 def stage_inputs(house: House, job: Job) -> None:
@@ -41,7 +42,7 @@ def stage_inputs(house: House, job: Job) -> None:
     spec = job.spec
     named = dict(zip(INPUTS, (spec.function, spec.args, spec.code, spec.env.working_dir), strict=True))
     for name, blob in named.items():
-        if blob is None or house.blobs.stat(input_key(job.id, name)) is not None:
+        if blob is None or _is_there(house, job, name, blob):
             continue
         try:
             stored = house.blobs.copy(upload_key(spec.user, blob.sha256), input_key(job.id, name))
@@ -53,6 +54,12 @@ def stage_inputs(house: House, job: Job) -> None:
             raise Invalid(
                 f"{name} is {stored.size} bytes, not {blob.size}.", f"{name}.size", "Send the size of what you uploaded.", str(blob.size)
             )
+
+
+def _is_there(house: House, job: Job, name: str, blob: BlobRef) -> bool:
+    """Staged before; what an earlier job of the same key may have left does not count."""
+    found = house.blobs.stat(input_key(job.id, name))
+    return found is not None and found.size == blob.size and found.sha256 in ("", blob.sha256)
 
 
 def _authorise(house: House, job: Job) -> None:
@@ -69,35 +76,58 @@ def _authorise(house: House, job: Job) -> None:
         )
 
 
-def _refuse(house: House, job: Job, refusal: Refused) -> None:
-    """Unknown -> False by compare-and-swap, so that nobody places it any more; then withdraw it."""
+def _refuse(house: House, job: Job, refusal: Refused) -> Job:
+    """Unknown -> False by compare-and-swap, so that nobody places it any more; then withdraw it and raise the refusal.
+
+    Gives the job if another one was luckier meanwhile.
+    """
     try:
         marked = _mark(house, job, ConditionStatus.FALSE, type(refusal).__name__, refusal.message)
     except Conflict:
-        return  # another one is at it, and settles it the same way
+        raise refusal from None  # another one has refused and withdrawn it
+    if marked.status.holds(FUNDED):
+        return marked
     withdraw(house, marked)
+    raise refusal
+
+
+def _refusal(condition: Condition) -> Refused:
+    """What was refused earlier, by whoever did not get to say so."""
+    if condition.reason == CannotAfford.__name__:
+        return CannotAfford(condition.message, "", "Top up, or ask for less.")
+    return Invalid(condition.message, "", "Upload what the job names, then submit again.")
 
 
 def withdraw(house: House, job: Job) -> None:
-    """Take a job away that was never funded. Idempotent; raises Unavailable."""
+    """Take a job away that was never funded. Idempotent; raises Unavailable.
+
+    The object goes last: until then somebody finds it and finishes. Another job of the same id may exist once it is gone,
+    so nothing of it is touched after that.
+    """
     if job.spec.billed:
         house.credits.void(job.uid)
-    try:
-        house.workloads.delete(job)
-    except Conflict:
+    found = house.workloads.get(job.id)
+    if found is None or found.uid != job.uid:
         return
     for name in INPUTS:
         house.blobs.delete(input_key(job.id, name))
+    try:
+        house.workloads.delete(found)
+    except Conflict:
+        return  # another one is at it, and finishes it the same way
 
 
 def _mark(house: House, job: Job, status: ConditionStatus, reason: str, message: str = "") -> Job:
-    try:
-        return house.workloads.replace(evolve(job, status=job.status.with_condition(FUNDED, status, house.clock.now(), reason, message)))
-    except Conflict:
-        fresh = house.workloads.get(job.id)
-        found = fresh.status.condition(FUNDED) if fresh is not None and fresh.uid == job.uid else None
-        if fresh is not None and found is not None and found.status is ConditionStatus.UNKNOWN:
-            return _mark(house, fresh, status, reason, message)  # only its cancel flag or its waiting text changed
-        if fresh is not None and found is not None and found.status is status:
-            return fresh
-        raise
+    """Write that condition unless another one has decided before; gives what is stored then. Raises Conflict if it is gone."""
+    while True:
+        try:
+            marked = job.status.with_condition(FUNDED, status, house.clock.now(), reason, message)
+            return house.workloads.replace(evolve(job, status=marked))
+        except Conflict:
+            fresh = house.workloads.get(job.id)
+            if fresh is None or fresh.uid != job.uid:
+                raise
+            found = fresh.status.condition(FUNDED)
+            if found is None or found.status is not ConditionStatus.UNKNOWN:
+                return fresh
+            job = fresh  # only its cancel flag or its waiting text changed

@@ -11,7 +11,7 @@ from core.fleet import unknown_gpu, unknown_node
 from core.ledger import VramLedger
 from ports.nodes import Gpu, NodeRecord, NodeState
 from ports.units import Mib
-from ports.workloads import Job, RunState
+from ports.workloads import Job, RunId, RunState, Slot
 
 
 @frozen
@@ -77,24 +77,29 @@ class Fleet:
             for run in job.status.runs:
                 if run.state is not RunState.ENDED:
                     made.adopt(run.id, run.placement)
+        for node in self.nodes:
+            for each in node.record.status.quarantine:
+                made.quarantine(RunId.parse(each.run), [Slot(node.record.name, each.gpu, each.mib)])
         return made
 
 
 def fold(records: Iterable[NodeRecord], live: Iterable[Job]) -> Fleet:
     """The snapshot of these records and of the slots that these jobs hold."""
     booked: dict[tuple[str, int], int] = defaultdict(int)
-    holding = []
+    holding, booked_runs = [], set()
     for job in live:
         for run in job.status.runs:
             if run.state is not RunState.ENDED:
                 holding.append(job)
+                booked_runs.add(str(run.id))
                 for slot in run.placement:
                     booked[slot.node, slot.gpu] += slot.mib.n
     nodes, gpus = [], {}
     for record in sorted(records, key=lambda each: each.name):
         quarantined: dict[int, int] = defaultdict(int)
         for each in record.status.quarantine:
-            quarantined[each.gpu] += each.mib.n
+            if each.run not in booked_runs:  # else its object has not been written yet, or it is back: it counts once
+                quarantined[each.gpu] += each.mib.n
         for gpu in record.status.gpus:
             gpus[record.name, gpu.index] = gpu
         nodes.append(

@@ -1,7 +1,7 @@
 """The VRAM ledger: which run has booked which MiB of which GPU, and where the next one goes.
 
-It chooses exactly what `core.packing` specifies, without looking at the whole fleet: see `core.buckets` (one GPU) and
-`core.rooms` (several GPUs of one node). It is derived, never stored: after a takeover it is told the nodes and adopts
+It chooses exactly what `core.packing` specifies, without looking at the whole fleet: see `core.indexes`, `core.buckets` (one
+GPU) and `core.rooms` (several GPUs of one node). It is derived, never stored: after a takeover it is told the nodes and adopts
 the placements that the objects hold.
 
 Per GPU `free = max(0, total - booked - quarantined)`, and no booking is made that does not fit into `free`. What is
@@ -12,12 +12,13 @@ A node that can't be asked now is one that drains: it keeps its bookings and get
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Sequence
 
-from core.fleet import GpuClass, LedgerView, NodeView, unknown_gpu, unknown_node
-from core.ledger_state import GpuIndex, GpuState, Kind, NodeState, RoomIndex
-from core.owners import PROVIDERS_POOL, Pool, check_owner, is_provider
+from core.census import Census
+from core.fleet import LedgerView, NodeView, unknown_gpu, unknown_node
+from core.indexes import Indexes
+from core.ledger_state import GpuState, NodeState
+from core.owners import Pool, check_owner
 from core.packing import NoRoom, check_ask, no_room
 from ports.errors import Invalid
 from ports.nodes import Gpu
@@ -25,10 +26,6 @@ from ports.units import Mib
 from ports.workloads import Ask, Placement, RunId, Slot
 
 __all__ = ["NoRoom", "VramLedger"]
-
-_BACKLOG = 8  # nodes whose rooms may be out of date before a booking has to bring one up to date
-
-Shape = tuple[tuple[str, str, int], ...]
 
 
 class VramLedger:
@@ -38,13 +35,9 @@ class VramLedger:
         self._nodes: dict[str, NodeState] = {}
         self._bookings: dict[RunId, Placement] = {}
         self._quarantine: dict[str, dict[tuple[str, int], int]] = {}
-        self._shapes: dict[str, dict[Shape, int]] = {}  # per owner, and of all providers: how many nodes of each shape
-        self._members: dict[str, dict[str, NodeState]] = {}  # likewise: the nodes
-        self._single: dict[tuple[str, str | None, str | None, bool], GpuIndex] = {}
-        self._several: dict[tuple[str, str | None, str | None, bool, int], RoomIndex] = {}
-        self._outdated: dict[NodeState, None] = {}  # nodes whose rooms have changed
+        self._census = Census()
+        self._indexes = Indexes(self._census)
         self._views: dict[str, NodeView] = {}
-        self._classes: frozenset[GpuClass] | None = None  # None: to be told anew
         self._unseen: list[NodeState] = []  # nodes that have changed since the last view
 
     # ------------------------------------------------------------ nodes
@@ -116,8 +109,7 @@ class VramLedger:
         check_ask(ask)
         if self._quarantine and str(run) in self._quarantine:
             raise Invalid(f"Run {run} is in quarantine.", "run", "A new attempt has an id of its own.", run)
-        if len(self._outdated) > _BACKLOG:
-            self._refresh(next(iter(self._outdated)))
+        self._indexes.keep_up()
         one, closest = ask.gpus == 1 == ask.workers, 0
         for pool in pools:
             found = self._one(ask, pool) if one else self._gang(ask, pool)
@@ -154,7 +146,7 @@ class VramLedger:
         """Give back what the run has booked. Doing it twice is doing it once."""
         for slot in self._bookings.pop(run, ()):
             self._use(self._nodes[slot.node].gpus[slot.gpu], -slot.mib.n)
-        self._refresh_all()
+        self._indexes.catch_up()
 
     def placement(self, run: RunId) -> Placement | None:
         """The slots that the run has booked now."""
@@ -192,7 +184,7 @@ class VramLedger:
             self._bookings[run] = rest
         else:
             self._bookings.pop(run, None)
-        self._refresh_all()
+        self._indexes.catch_up()
 
     def lift(self, run: RunId | str, node: str | None = None) -> None:
         """End the quarantine of that run's slots, on one node or everywhere. Doing it twice is doing it once."""
@@ -201,7 +193,7 @@ class VramLedger:
             self._use(self._nodes[name].gpus[index], 0, -kept.pop((name, index)))
         if not kept:
             self._quarantine.pop(str(run), None)
-        self._refresh_all()
+        self._indexes.catch_up()
 
     def quarantined(self) -> dict[str, Placement]:
         """The slots in quarantine, by the text of their run."""
@@ -223,104 +215,46 @@ class VramLedger:
             else:
                 self._views.pop(node.name, None)
         self._unseen.clear()
-        if self._classes is None:
-            self._classes = frozenset(
-                GpuClass(owner, model, vendor, Mib(total))
-                for owner, shapes in self._shapes.items()
-                if owner != PROVIDERS_POOL.owners
-                for shape in shapes
-                for model, vendor, total in shape
-            )
-        return LedgerView(dict(self._views), self._classes)
+        return LedgerView(dict(self._views), self._census.classes())
 
     def largest(self, ask: Ask, pools: Sequence[Pool]) -> Mib:
         """The most MiB per GPU that an ask of that shape could get if all were free, also on drained nodes; 0: none."""
         check_ask(ask)
-        return Mib(max((self._capacity(ask, pool) for pool in pools), default=0))
+        return Mib(max((self._census.capacity(ask, pool) for pool in pools), default=0))
 
     # ------------------------------------------------------------ inside: choosing
 
     def _one(self, ask: Ask, pool: Pool) -> Placement | int:
         """Book one GPU in one pool; or, with nothing booked, the MiB that came closest."""
-        single = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive)) or self._make_single(pool, ask)
-        if single is None:
-            return 0
-        gpu = single.buckets.first(ask.mib.n)
-        return single.buckets.greatest() if gpu is None else (self._book(gpu, ask),)
+        gpu = self._indexes.one(ask, pool)
+        return gpu if isinstance(gpu, int) else (self._book(gpu, ask),)
 
     def _gang(self, ask: Ask, pool: Pool) -> Placement | int:
         """Book all workers in one pool; or, with nothing booked, the MiB per GPU that came closest."""
         placed: list[GpuState] = []
         slots: list[Slot] = []
         for _ in range(ask.workers):
-            chosen = self._worker(ask, pool)
+            chosen = self._indexes.worker(ask, pool)
             if isinstance(chosen, int):
                 for gpu, slot in zip(placed, slots, strict=True):
                     self._use(gpu, -slot.mib.n)
                 return chosen
-            for gpu in chosen:
-                slots.append(self._book(gpu, ask))
-                gpu.offer = -1  # a gang's workers share no GPU
+            slots += [self._book(gpu, ask, closed=True) for gpu in chosen]  # a gang's workers share no GPU
             placed += chosen
         for gpu in placed:
             gpu.open()
-            if gpu.node.groups:
-                self._outdated[gpu.node] = None
+            self._indexes.outdate(gpu, 1)
         return tuple(slots)
-
-    def _worker(self, ask: Ask, pool: Pool) -> list[GpuState] | int:
-        """The GPUs of one worker; or the MiB per GPU that came closest."""
-        if ask.gpus == 1:
-            gpu = self._tightest(ask, pool)
-            return gpu if isinstance(gpu, int) else [gpu]
-        several = self._several.get((pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus)) or self._make_several(pool, ask)
-        if several is None:
-            return 0
-        self._refresh_all()
-        node = several.rooms.best(ask.mib.n)
-        return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
-
-    def _tightest(self, ask: Ask, pool: Pool) -> GpuState | int:
-        single = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive)) or self._make_single(pool, ask)
-        if single is None:
-            return 0
-        return single.buckets.first(ask.mib.n) or single.buckets.greatest()
-
-    def _make_single(self, pool: Pool, ask: Ask) -> GpuIndex | None:
-        if not self._capacity(Ask(ask.mib, model=ask.model, vendor=ask.vendor), pool):
-            return None
-        made = GpuIndex(Kind(pool, ask), self._members[pool.owners].values())
-        self._single[pool.owners, ask.model, ask.vendor, ask.exclusive] = made
-        return made
-
-    def _make_several(self, pool: Pool, ask: Ask) -> RoomIndex | None:
-        if not self._capacity(Ask(ask.mib, ask.gpus, model=ask.model, vendor=ask.vendor), pool):
-            return None
-        made = RoomIndex(Kind(pool, ask), ask.gpus, self._members[pool.owners].values())
-        self._several[pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus] = made
-        return made
-
-    def _capacity(self, ask: Ask, pool: Pool) -> int:
-        """`largest` in one pool. Looks at the shapes of nodes that there are, not at the nodes."""
-        fits: list[tuple[list[int], int]] = []
-        for shape, nodes in self._shapes.get(pool.owners, {}).items():
-            totals = [total for model, vendor, total in shape if ask.model in (None, model) and ask.vendor in (None, vendor)]
-            if len(totals) >= ask.gpus:
-                fits.append((totals, nodes))
-        for mib in sorted({total for totals, _ in fits for total in totals}, reverse=True):
-            if sum(nodes * (sum(total >= mib for total in totals) // ask.gpus) for totals, nodes in fits) >= ask.workers:
-                return mib
-        return 0
 
     # ------------------------------------------------------------ inside: booking
 
-    def _book(self, gpu: GpuState, ask: Ask) -> Slot:
+    def _book(self, gpu: GpuState, ask: Ask, closed: bool = False) -> Slot:
         mib = gpu.spec.total if ask.exclusive and gpu.spec is not None else ask.mib
-        self._use(gpu, mib.n)
+        self._use(gpu, mib.n, closed=closed)
         return Slot(gpu.node.name, gpu.index, mib)
 
-    def _use(self, gpu: GpuState, booked: int, quarantined: int = 0) -> None:
-        """The one place where an amount changes."""
+    def _use(self, gpu: GpuState, booked: int, quarantined: int = 0, closed: bool = False) -> None:
+        """The one place where an amount changes. closed: the GPU offers nothing until it is opened."""
         node = gpu.node
         gpu.booked += booked
         gpu.quarantined += quarantined
@@ -332,13 +266,14 @@ class VramLedger:
         gpu.free = free
         if not gpu.total:
             self._vacate(gpu)
+        elif closed:
+            gpu.offer = -1
         elif not node.drain:
             gpu.open()
         if node.seen:
             node.seen = False
             self._unseen.append(node)
-        if node.groups and (more > 0 or node.roomy):
-            self._outdated[node] = None
+        self._indexes.outdate(gpu, more)
 
     def _vacate(self, gpu: GpuState) -> None:
         """Drop a GPU that its node has no more, and on which nothing is in use any more."""
@@ -352,14 +287,6 @@ class VramLedger:
             node.seen = False
             self._unseen.append(node)
 
-    def _refresh_all(self) -> None:
-        while self._outdated:
-            self._refresh(next(iter(self._outdated)))
-
-    def _refresh(self, node: NodeState) -> None:
-        node.refresh()
-        del self._outdated[node]
-
     # ------------------------------------------------------------ inside: nodes
 
     def _node(self, name: str) -> NodeState:
@@ -370,38 +297,20 @@ class VramLedger:
 
     def _set(self, node: NodeState, owner: str, gpus: Sequence[Gpu], drain: bool) -> None:
         """Bring in a node that is in no index."""
-        self._classes = None
         node.owner, node.drain, node.present = owner, drain, True
         self._regpu(node, gpus)
-        for group in _groups(owner):
-            self._members.setdefault(group, {})[node.name] = node
-            shapes = self._shapes.setdefault(group, {})
-            shapes[node.shape] = shapes.get(node.shape, 0) + 1
+        self._census.join(node)
         if not drain:
             for gpu in node.gpus.values():
                 if gpu.spec is not None:
                     gpu.open()
-        indexes: Iterator[GpuIndex | RoomIndex] = chain(self._single.values(), self._several.values())
-        for index in indexes:
-            if index.kind.pool.has(owner):
-                index.join(node)
+        self._indexes.join(node)
         self._changed(node)
 
     def _leave(self, node: NodeState) -> None:
         """Take a node out of every index; its GPUs close."""
-        self._classes = None
-        for watched in node.groups:
-            watched.leave(node)
-        node.groups.clear()
-        self._outdated.pop(node, None)
-        for group in _groups(node.owner):
-            del self._members[group][node.name]
-            shapes = self._shapes[group]
-            shapes[node.shape] -= 1
-            if not shapes[node.shape]:
-                del shapes[node.shape]
-        for gpu in node.gpus.values():
-            gpu.offer = -1
+        self._indexes.leave(node)
+        self._census.leave(node)
 
     def _regpu(self, node: NodeState, gpus: Sequence[Gpu]) -> None:
         """Give the node these GPUs; what is in use stays so, by index."""
@@ -418,13 +327,6 @@ class VramLedger:
         """Drop a node that has left and on which nothing is in use any more."""
         if not node.present and not node.gpus:
             self._nodes.pop(node.name, None)
-
-
-def _groups(owner: str) -> Iterator[str]:
-    """The pools that a node of that owner is in."""
-    yield owner
-    if is_provider(owner):
-        yield PROVIDERS_POOL.owners
 
 
 def _sorted(placement: Placement) -> list[tuple[str, int, int]]:

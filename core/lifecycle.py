@@ -34,13 +34,18 @@ FREE = Price(0, ())  # of a run that nobody bills
 def allocated(job: Job, placement: Placement, epoch: int, price: Price, now: Instant) -> JobStatus:
     """Booked: the next attempt, with the price that holds for it."""
     run = Run(RunId(job.id, job.status.attempt + 1), RunState.BOOKED, placement, epoch, price, now)
-    return evolve(job.status.with_run(run), phase=Phase.ALLOCATED, waiting="", position=0)
+    return evolve(job.status.with_run(run), phase=Phase.ALLOCATED, waiting="", position=0, message="")
+
+
+def setting_up(status: JobStatus, detail: str) -> JobStatus:
+    """What its node does for it before it runs, for people."""
+    return evolve(status, message=detail)
 
 
 def running(status: JobStatus, now: Instant) -> JobStatus:
     """`go` may be given from now on, once."""
     run = _run(status)
-    return evolve(status.with_run(evolve(run, state=RunState.RUNNING, started_at=now)), phase=Phase.RUNNING)
+    return evolve(status.with_run(evolve(run, state=RunState.RUNNING, started_at=now)), phase=Phase.RUNNING, message="")
 
 
 def ended(job: Job, how: Exit, ran: Span, now: Instant, at_large: bool = False) -> JobStatus:
@@ -54,7 +59,7 @@ def ended(job: Job, how: Exit, ran: Span, now: Instant, at_large: bool = False) 
 def requeued(job: Job, how: Exit, now: Instant, why: str) -> JobStatus:
     """The run never started the user's code: the workload queues again, and another attempt will be made."""
     run = evolve(_run(job.status), state=RunState.ENDED, ended_at=now, exit=how)
-    return evolve(job.status.with_run(run), phase=Phase.PENDING, waiting=why)
+    return evolve(job.status.with_run(run), phase=Phase.PENDING, waiting=why, message="")
 
 
 def closing(status: JobStatus, outcome: Phase, reason: str, message: str = "") -> JobStatus:

@@ -45,6 +45,8 @@ class Orphans:
         for name, run in tuple(self._suspects):
             node, job = self._roster.get(name), jobs.get(run.workload)
             if node is None or not node.answered:
+                if node is not None and node.record.spec.gone and run.workload not in stale and not _is_live(job, run):
+                    self.forgotten(name, run)
                 del self._suspects[name, run]  # it comes up again with the node
             elif run.workload not in stale and (_is_live(job, run) or self._settle(node, run, job)):
                 del self._suspects[name, run]
@@ -58,7 +60,7 @@ class Orphans:
                 self._tell(node.name, Kill(run))
                 return False
             self._lift(node.name, run)
-            self._talks.drop(node.name, run)
+            self.forgotten(node.name, run)
             return True
         if report.state is not ReportState.GONE:
             return self._end(node, run, report)

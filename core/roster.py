@@ -143,7 +143,7 @@ class Roster:
             node.ran[run] = max(span, node.ran.get(run, Span(0)))
 
     def forget(self, name: str, run: RunId) -> None:
-        """Its agent has forgotten that run."""
+        """That run has ended, and nothing of it is there any more."""
         node = self._nodes.get(name)
         if node is not None:
             node.reports.pop(run, None)
@@ -220,7 +220,7 @@ class Roster:
         """Write the records that are not as they should be; running times at most once per `ran_every`."""
         for node in self._nodes.values():
             if now - node.ran_saved_at >= self._ran_every:
-                ran = {str(run): span for run, span in sorted(node.ran.items()) if run in node.reports and node.reports[run].started}
+                ran = {str(run): span for run, span in sorted(node.ran.items()) if span > Span(0)}
                 if ran != node.record.status.ran:
                     node.record = evolve(node.record, status=evolve(node.record.status, ran=ran))
                 node.ran_saved_at = now
@@ -270,7 +270,7 @@ class Roster:
         if spec.gone:
             for each in status.quarantine:
                 self._ledger.lift(each.run, node.name)
-            changed = evolve(changed, quarantine=(), ran={})
+            changed = evolve(changed, quarantine=())
         node.record = evolve(node.record, status=changed)
         try:
             self._fit(node)

@@ -26,7 +26,7 @@ from core.queue import Closed, Queue, Turn, shape_of
 from core.roster import Roster
 from core.talks import PATIENCE, Talks
 from core.turns import reserve_in_turn
-from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports
+from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
 from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
 from ports.units import Span
 from ports.workloads import TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, RunId, RunState
@@ -205,7 +205,7 @@ class Scheduler:
         step = next_step.next_step(job, self._views(job), self._house.clock.now(), self._house.terms)
         match step:
             case next_step.Wait():
-                pass
+                self._say_setup(job)
             case next_step.Fund() | next_step.Close():
                 self._hand_over(job)
             case next_step.Queue():
@@ -213,6 +213,7 @@ class Scheduler:
                 self._queue_moved = True
             case next_step.CloseUnplaced(outcome, reason, message):
                 self.queue.drop(job.id)
+                self._queue_moved = True  # who waited behind it may be next
                 self._write(job, lifecycle.closing(job.status, outcome, reason, message))
             case next_step.Prepare(nodes):
                 self._prepare(job, nodes)
@@ -278,6 +279,15 @@ class Scheduler:
             except Conflict:
                 self._dirty[job.id] = None
         return Turn.WAITS
+
+    def _say_setup(self, job: Job) -> None:
+        """While its nodes prepare it: what they say of that."""
+        if job.status.phase is not Phase.ALLOCATED:
+            return
+        reports = [view.report for view in self._views(job).values() if view.report is not None]
+        detail = next((each.detail for each in reports if each.state is ReportState.PREPARING and each.detail), job.status.message)
+        if detail != job.status.message:
+            self._write(job, lifecycle.setting_up(job.status, detail))
 
     def _prepare(self, job: Job, nodes: tuple[str, ...]) -> None:
         for name in nodes:

@@ -15,9 +15,11 @@ from core.inventory import Fleet
 from core.names import job_id
 from core.owners import pools
 from core.quotes import check_fits, quote
-from ports.errors import AlreadyExists, KeyReused, VersionMismatch
+from ports.errors import AlreadyExists, Conflict, KeyReused, Unavailable, VersionMismatch
 from ports.units import Rate, Span
 from ports.workloads import FUNDED, Ask, BlobRef, ConditionStatus, Environment, Job, JobSpec, JobStatus
+
+TRIES = 10
 
 
 @frozen
@@ -49,6 +51,15 @@ class Submitted:
 
 def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -> Submitted:
     """Raises Refused (what and why, nothing left behind) or Unavailable (retry with the same key)."""
+    for _ in range(TRIES):
+        try:
+            return _submit(house, caller, submission, fleet)
+        except Conflict:
+            continue  # refused and withdrawn by another request just now: this one is the first again
+    raise Unavailable("the store", "other requests with this idempotency key are being refused right now", 1)
+
+
+def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -> Submitted:
     name = job_id(caller.user, submission.key)
     earlier = house.workloads.get(name)
     if earlier is not None:
@@ -80,8 +91,8 @@ def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -
         created = house.workloads.create(Job(name, house.randomness.token(), now, spec, status))
     except AlreadyExists:
         earlier = house.workloads.get(name)
-        if earlier is None:  # refused and withdrawn by the other request just now: this one is the first again
-            return submit(house, caller, submission, fleet)
+        if earlier is None:
+            raise
         return _replay(house, earlier, submission, fleet)
     return Submitted(fund(house, created), True, given.rate)
 

@@ -13,8 +13,8 @@ from attrs import evolve, frozen
 
 from core.charges import totals
 from core.house import House
-from ports.credits import Charge, ChargeState, user_account
-from ports.errors import Conflict
+from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
+from ports.errors import Conflict, Unavailable
 from ports.metering import Metering, Usage
 from ports.units import Credits, Span
 from ports.workloads import LOW_BALANCE, ConditionStatus, Job, JobFilter, Phase, RunState
@@ -39,12 +39,18 @@ def tick(house: House, metering: Metering) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
-    ran = {run: span for record in house.nodes.list() for run, span in _of(record.status.ran)}
-    result, dry = Ticked(), set[str]()
+    ran: dict[str, Span] = {}
+    for record in house.nodes.list():
+        for run, span in record.status.ran.items():
+            ran[run] = max(span, ran.get(run, Span(0)))  # of a gang's agents, the greatest counts
+    result, dry, unmetered = Ticked(), set[str](), list[Unavailable]()
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
-        metering.record(_usage(house, batch, [answer.charged for answer in answers]))
+        try:
+            metering.record(_usage(house, batch, answers))
+        except Unavailable as error:  # whoever has run dry is flagged all the same
+            unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
             if answer.balance <= Credits(0):
                 dry.add(job.spec.user)
@@ -55,11 +61,10 @@ def tick(house: House, metering: Metering) -> Ticked:
                 stale=result.stale + (answer.state is ChargeState.STALE),
                 refused=result.refused + ((f"{charge.run}: {answer.detail}",) if answer.state is ChargeState.REFUSED else ()),
             )
-    return evolve(result, flagged=sum(_flag(house, user) for user in sorted(dry)))
-
-
-def _of(ran: dict[str, Span]) -> Iterator[tuple[str, Span]]:
-    yield from ran.items()
+    result = evolve(result, flagged=sum(_flag(house, user) for user in sorted(dry)))
+    if unmetered:
+        raise unmetered[0]
+    return result
 
 
 def _charges(house: House, ran: dict[str, Span]) -> Iterator[tuple[Charge, Job]]:
@@ -83,12 +88,17 @@ def jobs(house: House, which: JobFilter) -> Iterator[Job]:
             return
 
 
-def _usage(house: House, batch: Sequence[tuple[Charge, Job]], charged: Sequence[Credits]) -> list[Usage]:
+def _usage(house: House, batch: Sequence[tuple[Charge, Job]], answers: Sequence[ChargeAnswer]) -> list[Usage]:
     now = house.clock.now()
     return [
-        Usage(f"{job.uid}/{charge.run}/{charge.until.ms}", now, job.spec.user, charge.run, "tick", charge.until, total)
-        for (charge, job), total in zip(batch, charged, strict=True)
+        Usage(f"{job.uid}/{charge.run}/{charge.until.ms}", now, job.spec.user, charge.run, "tick", charge.until, _sum(charge.totals))
+        for (charge, job), answer in zip(batch, answers, strict=True)
+        if answer.state is not ChargeState.REFUSED
     ]
+
+
+def _sum(totals: dict[str, Credits]) -> Credits:
+    return Credits(sum(each.micro for each in totals.values()))
 
 
 def _flag(house: House, user: str) -> int:

@@ -131,6 +131,10 @@ class Settings:
         default=600,
         metadata=_about(read.seconds(5, 86_400), "Longest set-up of a run (inputs, environment); never billed."),
     )
+    node_lost_seconds: int = attrs.field(
+        default=90,
+        metadata=_about(read.seconds(1, 86_400), "A node that can't be asked for so long has lost what ran there."),
+    )
     kuberay_service_url: str = attrs.field(
         default="http://localhost:8800",
         metadata=_about(read.url(), "Control service for RayJobs and worker groups."),
@@ -218,6 +222,10 @@ class Settings:
     @property
     def setup_bound(self) -> Span:
         return Span.of(seconds=self.setup_bound_seconds)
+
+    @property
+    def node_lost(self) -> Span:
+        return Span.of(seconds=self.node_lost_seconds)
 
     @property
     def billing_tick(self) -> Span:

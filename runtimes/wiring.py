@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from adapters.local.blobs import FolderBlobs
 from adapters.local.clock import SystemClock
@@ -36,7 +36,9 @@ from ports.metering import Metering
 from ports.tariffs import Tariff, Tariffs
 from ports.units import Credits, Instant
 from runtimes.batch.host import Host
+from runtimes.clock_offset import clock_of
 from runtimes.demo_fleet import demo_nodes
+from runtimes.failpoints import Failpoints
 from runtimes.settings import Blobs, CreditsBackend, Settings, Store
 from runtimes.state import house_secret, state_folder
 
@@ -69,7 +71,7 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
     _check_choices(settings)
     folder = state_folder(settings.state_dir)
     secret = house_secret(folder)
-    clock, opened = SystemClock(), ExitStack()
+    clock, opened = clock_of(os.environ, SystemClock()), ExitStack()
     main, money = open_gridweave(folder), open_credits(folder)
     opened.callback(money.close)
     opened.callback(main.close)
@@ -84,14 +86,29 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
         credits_enabled=settings.credits_enabled,
         preflight=settings.preflight,
         setup_bound=settings.setup_bound,
+        lost_after=settings.node_lost,
     )
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
     house = House(workloads, SqliteNodes(main), credits, tariffs, blobs, clock, SystemRandomness(), terms)
     leadership = FileLeadership(folder / "scheduler.lock", f"{os.getpid()}-{SystemRandomness().token()[:8]}")
-    return Wired(house, leadership, SqliteEpochs(main), SqliteMetering(money), secret, lambda: connect(settings, secret), opened)
+    wired = Wired(house, leadership, SqliteEpochs(main), SqliteMetering(money), secret, lambda: connect(settings, secret), opened)
+    points = Failpoints.read(os.environ)
+    return wired if points is None else _with_failpoints(wired, points)
 
 
-def connect(settings: Settings, secret: bytes) -> RayCluster:
+def _with_failpoints(wired: Wired, points: Failpoints) -> Wired:
+    """Every port of it passes by them."""
+    return evolve(
+        wired,
+        house=points.house(wired.house),
+        leadership=points.wrapped(wired.leadership, "leadership"),
+        epochs=points.wrapped(wired.epochs, "epochs"),
+        metering=points.wrapped(wired.metering, "metering"),
+        connect=lambda: points.wrapped(wired.connect(), "cluster"),
+    )
+
+
+def connect(settings: Settings, secret: bytes) -> Cluster:
     """The cluster's adapter. Nothing is connected before it is first asked."""
     folder = settings.state_dir.absolute()
     if settings.demo:
@@ -132,5 +149,6 @@ def _check_choices(settings: Settings) -> None:
 
 
 def _disconnect(cluster: Cluster) -> None:
-    if isinstance(cluster, RayCluster):
-        cluster.close()
+    close: Callable[[], None] | None = getattr(cluster, "close", None)
+    if close is not None:
+        close()

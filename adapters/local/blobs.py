@@ -31,6 +31,7 @@ BLOCK = 256 * 1024  # bytes read at once
 _TRAILER = struct.Struct("<8s32sQ")
 _MARK = b"GWBLOB1\n"
 _END = "~"
+_TRANSIENT = "uploads/"
 
 
 class FolderBlobs:
@@ -38,7 +39,8 @@ class FolderBlobs:
 
     def __init__(self, folder: Path, base_url: str, secret: bytes, fsync: bool = True) -> None:
         """base_url: of the gateway that serves the grants. secret: signs them, the same in every process of the store.
-        fsync: what was answered survives a power cut."""
+        fsync: what was answered survives a power cut, except uploads and copies of them: these are on the disk within
+        the system's own half minute, and a job whose inputs were cut short says so."""
         self._objects = folder / "objects"
         self._temporary = folder / "temporary"
         self._base_url = base_url.rstrip("/")
@@ -101,7 +103,7 @@ class FolderBlobs:
                     raise
                 return self.put(target, self.get(source))
             os.utime(temporary)
-            self._name(temporary, place, target, only_new=False)
+            self._name(temporary, place, target, only_new=False, durable=False)
         found = self.stat(target)
         if found is None:
             raise NotFound(f"The blob {target} was deleted while it was copied.", "key")
@@ -156,11 +158,11 @@ class FolderBlobs:
                     _write_all(file.fileno(), block)
             with _answering():
                 _write_all(file.fileno(), _TRAILER.pack(_MARK, digest.digest(), size))
-                if self._fsync:
+                if self._fsync and not key.startswith(_TRANSIENT):
                     os.fsync(file.fileno())
                 return BlobInfo(key, size, _modified(os.fstat(file.fileno())), digest.hexdigest())
 
-    def _name(self, temporary: Path, target: Path, key: str, only_new: bool) -> None:
+    def _name(self, temporary: Path, target: Path, key: str, only_new: bool, durable: bool = True) -> None:
         for _ in range(100):
             with contextlib.suppress(FileNotFoundError, FileExistsError):  # a delete is just removing the empty folder
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -173,7 +175,7 @@ class FolderBlobs:
                 continue
         else:
             raise Unavailable("the blob store", f"the folder of {key} vanishes again and again")
-        if self._fsync:
+        if self._fsync and durable and not key.startswith(_TRANSIENT):
             with contextlib.suppress(FileNotFoundError):  # deleted again already
                 _sync_folder(target.parent)
 

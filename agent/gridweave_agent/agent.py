@@ -67,7 +67,7 @@ class Agent:
         self._epoch = journal.epoch()
         self._obeying = 0
         self._environments = Environments(journal.home / "envs", settings.uv, settings.env_count, settings.env_bytes, self._in_use)
-        self._forker = Forker(settings.isolation)
+        self._forker = Forker(settings.isolation, settings.spares)
         self._links = Links(self._heard, self._closed)
         self._uploads = Uploads(settings, self.table)
         by_index = {gpu.index: gpu for gpu in self.gpus}
@@ -84,7 +84,6 @@ class Agent:
     def start(self) -> None:
         """Take over from the journal: runs that live are adopted, those that were being set up are set up again, the rest is gone."""
         self._journal.empty_trash()
-        self._forker.warm()
         for folder, prepare, epoch in self._journal.load():
             run = Run(prepare, folder, epoch, prepare.output)
             self.table.adopt(run)

@@ -86,8 +86,10 @@ class Control:
     def _send(self, fd: int, state: Mapping[str, object]) -> None:
         try:
             self._peers[fd][0].sendall(json.dumps(state).encode() + b"\n")
-        except OSError:  # also a full buffer: who does not read will connect again, and is told all
+        except BlockingIOError:  # who does not read may connect again, and is told all
             self._drop(fd)
+        except OSError:
+            pass  # it has gone, but what it said before is still to be heard
 
     def _drop(self, fd: int) -> None:
         peer, _ = self._peers.pop(fd)

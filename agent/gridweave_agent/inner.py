@@ -1,7 +1,8 @@
 """The process between the supervisor and the user's: init of the run's PID namespace, or the lower subreaper.
 
 It starts the user's process, passes on how that ended, and ends last of all below the supervisor. Orders come
-down a pipe, one byte each: T (ask the user's process group to end) and K, or the pipe's end (end everything).
+down a socket, one byte each: L (with the run's lock, to be held to the end), T (ask the user's process group to end)
+and K, or the socket's end (end everything).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,11 +24,10 @@ MOUNT_FAILED = 97  # exit code
 Work = Callable[[], object]
 
 
-def run(mode: str, orders: int, status: int, kept: tuple[int, ...], become_user: Callable[[], Work]) -> Work:
+def run(mode: str, orders: socket.socket, status: int, become_user: Callable[[], Work]) -> Work:
     """Never returns here; returns in the user's process what that has to do.
 
-    kept: descriptors that stay open for as long as this process lives. become_user: called in the user's process,
-    before anything else.
+    become_user: called in the user's process, before anything else.
     """
     hygiene.ignore_polite_signals()
     if mode == isolation.NAMESPACE:
@@ -42,13 +43,13 @@ def run(mode: str, orders: int, status: int, kept: tuple[int, ...], become_user:
     if user == 0:
         wakeup.close()
         return become_user()
-    _close_all_but(orders, status, *wakeup.fds, *kept)
+    close_all_but(orders.fileno(), status, *wakeup.fds)
     _watch(mode, orders, status, user, wakeup)
     os._exit(0)
 
 
-def _close_all_but(*kept: int) -> None:
-    """Pipes to the user's process end when it and its children are gone, not when we are."""
+def close_all_but(*kept: int) -> None:
+    """Also pipes of others: they end when those who need them are gone, not when we are."""
     low = 3
     for fd in sorted(kept):
         os.closerange(low, fd)
@@ -56,7 +57,7 @@ def _close_all_but(*kept: int) -> None:
     os.closerange(low, 65_536)
 
 
-def _watch(mode: str, orders: int, status: int, user: int, wakeup: ChildWakeup) -> None:
+def _watch(mode: str, orders: socket.socket, status: int, user: int, wakeup: ChildWakeup) -> None:
     poll = select.poll()
     poll.register(orders, select.POLLIN)
     poll.register(wakeup.fd, select.POLLIN)
@@ -75,9 +76,10 @@ def _watch(mode: str, orders: int, status: int, user: int, wakeup: ChildWakeup) 
         _kill_all(user, status, ended)
 
 
-def _order(orders: int) -> bytes | None:
+def _order(orders: socket.socket) -> bytes | None:
+    """The next order, None if there is none. What comes with one stays open for as long as this process lives."""
     try:
-        return os.read(orders, 1)
+        return socket.recv_fds(orders, 1, 1)[0]
     except BlockingIOError:
         return None
 

@@ -100,7 +100,7 @@ class Preparing:
         claim = self._table.incarnation
         write_atomic(run.dir.claim, claim.encode(), sync=False)
         write_json(run.dir.launch, what, sync=False)
-        line = self._forker.fork(run.dir.path, claim)
+        line = self._forker.assign(run.dir.path, claim)
         self._links.watch(run.id, line)
 
     def _detail(self, run: Run, text: str) -> None:

@@ -19,7 +19,7 @@ SCHEMA = 1
 
 
 def write_atomic(path: str, data: bytes, *, sync: bool = True, mode: int = 0o600) -> None:
-    """All of `data` or the old file, also after a power cut if `sync`."""
+    """All of `data` or the old file for every reader. sync: durable when it returns."""
     part = f"{path}.{os.getpid()}.part"
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -19,12 +20,17 @@ from gridweave_agent import frames, userland
 from gridweave_agent.outcome import Outbox, describe, print_traceback
 
 
-def run(launch: Mapping[str, object], go: int, out: int) -> object:
-    """Run the user's function; returns what to exit with, as `sys.exit` takes it."""
-    frames.write_frame(out, frames.READY)
-    if os.read(go, 1) != b"g":
-        os._exit(0)  # the supervisor is gone
-    os.close(go)
+def run(go: int, out: int) -> object:
+    """Run the function of the run that is named on `go`; returns what to exit with, as `sys.exit` takes it."""
+    with open(go, "rb", buffering=0) as line:
+        path = line.readline()
+        if not path.endswith(b"\n"):
+            os._exit(0)  # there will be none
+        with open(path[:-1], "rb") as file:
+            launch: dict[str, object] = json.loads(file.read())
+        frames.write_frame(out, frames.READY)
+        if line.read(1) != b"g":
+            os._exit(0)  # the supervisor is gone
     outbox = Outbox(out, int(str(launch["result_cap_bytes"])), str(launch["name"]))
     pid = os.getpid()
     try:

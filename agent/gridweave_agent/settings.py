@@ -39,6 +39,7 @@ class Settings:
     env_count: int = 32  # environments kept
     env_bytes: int = 50 * 1024 * MIB
     upload_retry_ms: int = 500  # first pause; doubles to a minute
+    spares: int = 1  # supervisors forked ahead of the runs that will need them
     max_threads: int = 256  # connections at once
     max_body_bytes: int = 16 * MIB
 

@@ -42,9 +42,6 @@ class Pipe:
         read, write = os.pipe()
         return Pipe(read, write)
 
-    def close_write(self) -> None:
-        os.close(self.write)
-
 
 @dataclass(frozen=True)
 class Pipes:
@@ -64,21 +61,30 @@ class Pipes:
         return pipes
 
 
+@dataclass(frozen=True)
+class Below:
+    """The process below the supervisor: its pid, the user's pipes, a socket for orders, and a pipe with how the user's process ended."""
+
+    pid: int
+    pipes: Pipes
+    orders: socket.socket
+    status: int
+
+
 class Watch:
     """One run, from ready to gone."""
 
-    def __init__(
-        self, run: RunDir, launch: Mapping[str, object], mode: str, pipes: Pipes, orders: int, status: int, below: int, link: socket.socket
-    ) -> None:
-        self._mode = mode
-        self._run, self._pipes, self._orders, self._status_fd, self._below = run, pipes, orders, status, below
+    def __init__(self, run: RunDir, launch: Mapping[str, object], mode: str, link: socket.socket, below: Below) -> None:
+        self._run, self._mode = run, mode
+        self._below, self._pipes, self._orders = below.pid, below.pipes, below.orders
+        self._status_fd = below.status
         limits = {name: int(str(launch[name])) for name in ("log_cap_bytes", "result_cap_bytes", "heartbeat_ms")}
         self._heartbeat_every = limits["heartbeat_ms"]
         self._log = LogFile(run.log, limits["log_cap_bytes"])
         self._frames = FrameReader(run.result, limits["result_cap_bytes"])
         self._wakeup = ChildWakeup()
         self._poll = select.poll()
-        for fd in (pipes.log.read, pipes.frames.read, self._wakeup.fd):
+        for fd in (self._pipes.log.read, self._pipes.frames.read, self._wakeup.fd):
             self._poll.register(fd, select.POLLIN)
         self._control = Control(run.control, link, self._poll)
         self._reserve()
@@ -162,7 +168,7 @@ class Watch:
 
     def _order(self, order: bytes) -> None:
         with suppress(OSError):
-            os.write(self._orders, order)
+            self._orders.send(order)
 
     # ------------------------------------------------------------ time
 
@@ -248,6 +254,8 @@ class Watch:
         while True:
             try:
                 write_json(self._run.exit, record)
+            except FileNotFoundError:
+                return  # the folder was removed: nobody will ask
             except OSError:
                 time.sleep(1)
             else:

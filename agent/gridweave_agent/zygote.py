@@ -2,7 +2,7 @@
 
 It is started by exec with a scrubbed environment, leaves the agent's process tree (a worker's death takes its
 direct children along) and ends when the agent's end of the socket closes; the supervisors it forked live on.
-A request is one datagram: JSON, and the descriptor through which the new supervisor talks to the agent.
+A request is one datagram: a byte, and the descriptor through which the new supervisor will hear of its run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import cloudpickle  # type: ignore[import-untyped]  # it has no types  # noqa: F
 
 from gridweave_agent import hygiene, isolation, supervisor
 
-MAX_REQUEST = 65_536
+FORK = b"f"
+MAX_ANSWER = 4_096
 
 BOOT = (
     "import sys; sys.path[:] = [p for p in sys.path if p]; sys.path.insert(0, sys.argv[1]); "
@@ -50,8 +51,8 @@ def main(package: str, fd: str, isolation_mode: str) -> Callable[[], object]:
     gc.freeze()  # forked children then copy fewer pages
     agent = socket.socket(fileno=int(fd))
     while True:
-        request, fds = _receive(agent)
-        if request is None:
+        fds = _receive(agent)
+        if not fds:
             os._exit(0)
         try:
             pid = os.fork()
@@ -61,17 +62,17 @@ def main(package: str, fd: str, isolation_mode: str) -> Callable[[], object]:
             continue
         if pid == 0:
             agent.close()
-            return supervisor.supervise(str(request["dir"]), str(request["claim"]), mode, fds[0])
+            return supervisor.supervise(mode, fds[0])
         os.close(fds[0])
         _answer(agent, {"pid": pid, "mode": mode})
 
 
-def _receive(agent: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
+def _receive(agent: socket.socket) -> list[int]:
+    """The descriptor of the next request; none if the agent is gone."""
     try:
-        data, fds, _, _ = socket.recv_fds(agent, MAX_REQUEST, 1)
+        return socket.recv_fds(agent, 1, 1)[1]
     except ConnectionResetError:
-        return None, []
-    return (json.loads(data) if data else None), fds
+        return []
 
 
 def _answer(agent: socket.socket, answer: dict[str, object]) -> None:

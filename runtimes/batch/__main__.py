@@ -18,6 +18,7 @@ from core.sweep import sweep_uploads
 from core.tick import tick
 from ports.errors import GridweaveError, Unavailable
 from ports.units import Span
+from runtimes import failpoints
 from runtimes.batch.term import Term
 from runtimes.settings import Settings, WrongSettingsError, load
 from runtimes.wiring import Wired, wire
@@ -95,6 +96,7 @@ def sweep(*, as_json: Json = False) -> int:
 
 def _open() -> tuple[Wired, Settings]:
     settings = load(os.environ).settings
+    failpoints.check(os.environ)
     return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}"), settings
 
 

@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from ports.errors import GridweaveError
-from runtimes import settings_table
+from runtimes import failpoints, settings_table
 from runtimes.http.app import create_app
 from runtimes.http.assembly import gateway_services
 from runtimes.http.edge import Edge
@@ -52,6 +52,7 @@ def serve(
         else:
             settings_table.as_table(loaded, Console(soft_wrap=not sys.stdout.isatty()))
         return 0
+    failpoints.check(os.environ)
     _log()
     return run(loaded.settings)
 

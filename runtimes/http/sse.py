@@ -114,10 +114,11 @@ class Follower:
 
     def _state(self, job: Job) -> dict[str, Any]:
         pending = job.status.phase is Phase.PENDING
+        position = (self.services.watch.position(job.id) or job.status.position) if pending else 0
         return {
             "phase": job.status.phase.value,
-            "waiting": job.status.waiting if pending else "",
-            "position": (self.services.watch.position(job.id) or job.status.position) if pending else 0,
+            "waiting": views.waiting(job, position),
+            "position": position,
             "setup": views.setup(job),
         }
 

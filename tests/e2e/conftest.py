@@ -28,5 +28,5 @@ def standing_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 def rig(standing_rig: Rig) -> Iterator[Rig]:
     """The rig with an idle fleet; a test that leaves something booked is the one that fails."""
     yield standing_rig
-    until(standing_rig.idle, "every GPU free again")
     standing_rig.forget_users()
+    until(standing_rig.idle, "every GPU free again")

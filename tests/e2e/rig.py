@@ -6,6 +6,7 @@ Started once for all tests of this folder. Every test brings users of its own, s
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from adapters.local.clock import SystemClock
 from adapters.ray.labels import GPUS, NODE, OWNER
 from adapters.ray.leftovers import end_runs
 from adapters.ray.local import LocalRay
+from adapters.ray.venv import uv_binary
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
 from ports.credits import ISSUE, user_account
@@ -77,6 +79,25 @@ class User:
         function.__module__ = "__main__"
         return spawn(self.client, gw.function(**{"vram": "1GB", **options})(function), args, {})
 
+    def hold(self, **options: Any) -> Job:
+        """A running job that keeps its GPUs until it is cancelled."""
+
+        def wait_for_ever() -> None:
+            import time
+
+            time.sleep(86_400)
+
+        job = self.spawn(wait_for_ever, **options)
+        self.running(job)
+        return job
+
+    def release(self, *jobs: Job) -> None:
+        """Cancel them, and wait until they hold nothing."""
+        for job in jobs:
+            job.cancel()
+        for job in jobs:
+            self.ended(job)
+
     def ended(self, job: Job) -> dict[str, Any]:
         """Its status, once it has ended."""
         return self.in_phase(job, ENDED)
@@ -94,7 +115,11 @@ class User:
         assert status["phase"] == "Running", status
         return status
 
+    def balance(self) -> Credits:
+        return Credits.parse(self.client.account()["balance"])
+
     def log(self, job: Job) -> bytes:
+        """All that it has written so far."""
         return b"".join(job.log_bytes())
 
 
@@ -125,14 +150,21 @@ class Rig:
         self.credits.post(f"grant-{next(_SERIAL)}", "grant", {user_account(user.id): given, ISSUE: -given}, "Credits of a test")
 
     def forget_users(self) -> None:
+        """End what they left running, as a failed test would."""
         for user in self._users:
+            for job in user.client.jobs(phases="Pending,Allocated,Running"):
+                user.client.cancel(job["id"])
             user.direct.close()
             user.client.close()
         self._users.clear()
 
+    @property
+    def admin(self) -> dict[str, str]:
+        """Headers of an operator."""
+        return {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+
     def resources(self) -> dict[str, dict[str, Any]]:
-        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-        said = httpx.get(f"{self.gateway.url}/v1/resources", headers=headers, timeout=30).json()
+        said = httpx.get(f"{self.gateway.url}/v1/resources", headers=self.admin, timeout=30).json()
         return {node["name"]: node for node in said["nodes"]}
 
     def idle(self) -> bool:
@@ -145,9 +177,17 @@ class Rig:
         return set(NODES) == set(nodes) and all(node["state"] == "Ready" for node in nodes.values())
 
 
+def with_uv(folder: Path) -> None:
+    """Nodes have uv, as the image of a node does, and nothing else of ours."""
+    folder.mkdir()
+    (folder / "uv").symlink_to(uv_binary())
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
 @contextmanager
 def standing(home: Path) -> Iterator[Rig]:
     """The rig, and nothing left of it afterwards."""
+    with_uv(home / "bin")
     ray = LocalRay(home / "ray", NODES[BIG])
     gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS})
     platform = None

@@ -43,8 +43,8 @@ DAILY = {
     "start": 3,
 }
 MISHAPS = {
-    "wait": 1,
-    "long": 1,
+    "wait": 2,
+    "long": 2,
     "jump": 1,
     "kill_agent": 2,
     "start_agent": 4,
@@ -82,6 +82,11 @@ class Mood:
         weights = {kind: weight * 4 for kind, weight in DAILY.items()} | {kind: weight * factor for kind, weight in trouble.items()}
         weights["arm"] = source.choice((0, 15, 30, 60)) if modes else 0
         return Mood(weights, modes)
+
+    @staticmethod
+    def of(arms: int, modes: tuple[Mode, ...], **trouble: int) -> Mood:
+        """With that trouble, and daily work."""
+        return Mood({kind: weight * 4 for kind, weight in DAILY.items()} | trouble | {"arm": arms}, modes)
 
 
 def draw(source: random.Random, mood: Mood, count: int) -> list[Action]:

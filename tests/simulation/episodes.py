@@ -14,10 +14,22 @@ from attrs import frozen
 from core.schedule import Scheduler
 from tests.simulation.actions import Action, Mood, draw
 from tests.simulation.invariants import check, check_at_rest
+from tests.simulation.machines import Machine
 from tests.simulation.world import World
 
 LENGTH = 250  # actions of an episode
 ROUNDS = 400  # in which all must have come to rest after the last fault
+
+
+@frozen
+class Make:
+    """What an episode is made of; a test puts broken things in their place."""
+
+    scheduler: type[Scheduler] = Scheduler
+    machine: type[Machine] = Machine
+
+
+SOUND = Make()
 
 
 @frozen
@@ -36,16 +48,16 @@ class Failure:
         return f"episode {self.episode}, {len(self.actions)} actions: {self.kind}: {self.error}"
 
 
-def actions_of(episode: str) -> tuple[Action, ...]:
+def actions_of(episode: str, mood: Mood | None = None) -> tuple[Action, ...]:
     source = random.Random(episode)
-    return tuple(draw(source, Mood.draw(source), LENGTH))
+    return tuple(draw(source, mood or Mood.draw(source), LENGTH))
 
 
 def play(
-    episode: str, actions: Sequence[Action], make: type[Scheduler] = Scheduler, tell: Callable[[str], None] | None = None
+    episode: str, actions: Sequence[Action], make: Make = SOUND, tell: Callable[[str], None] | None = None
 ) -> tuple[World, Failure | None]:
     """The world as it came to rest, or as it broke."""
-    world = World(episode, make, tell)
+    world = World(episode, make.scheduler, tell, make.machine)
     done: list[Action] = []
     try:
         for action in actions:
@@ -70,11 +82,11 @@ def play(
     return world, None
 
 
-def run(seed: int, steps: int, make: type[Scheduler] = Scheduler, each: Callable[[World], None] | None = None) -> Failure | None:
-    """Episodes of that seed until so many actions are done; the first failure, if there is one."""
+def run(seed: int, steps: int, make: Make = SOUND, each: Callable[[World], None] | None = None, mood: Mood | None = None) -> Failure | None:
+    """Episodes of that seed until so many actions are done; the first failure, if there is one. mood: of all of them."""
     for number in range(-(-steps // LENGTH)):
         episode = f"{seed}/{number}"
-        world, failure = play(episode, actions_of(episode), make)
+        world, failure = play(episode, actions_of(episode, mood), make)
         if failure is not None:
             return failure
         if each is not None:
@@ -82,7 +94,7 @@ def run(seed: int, steps: int, make: type[Scheduler] = Scheduler, each: Callable
     return None
 
 
-def shrink(failure: Failure, make: type[Scheduler] = Scheduler, tries: int = 600) -> Failure:
+def shrink(failure: Failure, make: Make = SOUND, tries: int = 600) -> Failure:
     """Delta debugging: leave out ever smaller pieces, as long as it fails in the same way."""
     best, size = failure, max(1, len(failure.actions) // 2)
     while size and tries > 0:

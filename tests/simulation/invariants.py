@@ -30,6 +30,7 @@ def check(world: World) -> None:
             what_has_ended_is_settled(world, job)
     holds_belong_to_what_lives(world)
     the_ledger_adds_up(world)
+    what_is_booked_lives(world)
 
 
 def demand(holds: bool, what: str) -> None:
@@ -73,6 +74,8 @@ def the_object_is_sound(world: World, job: Job) -> None:
     live = [run for run in status.runs if run.state is not RunState.ENDED]
     demand(len(live) <= 1 and all(run.id == status.runs[-1].id for run in live), f"{job.id} has several live runs")
     demand(bool(live) == (status.phase in (Phase.ALLOCATED, Phase.RUNNING)), f"{job.id} is {status.phase} with live runs {live}")
+    if job.uid in world.cancelled:
+        demand(status.cancel is not None, f"{job.id} was cancelled, and its flag is gone")
     if status.runs:
         demand(status.holds(FUNDED), f"{job.id} was placed and is not funded")
     for run in status.runs:
@@ -90,17 +93,32 @@ def what_has_ended_is_settled(world: World, job: Job) -> None:
     for run in status.runs:
         time_is_true(world, run)
         processes_are_gone(world, job, run)
+        nothing_healthy_is_given_up(world, run)
     the_bill_is_exact(world, job)
     the_result_is_kept(world, job)
 
 
 def time_is_true(world: World, run: Run) -> None:
-    ends = [machine.runs[run.id] for machine in world.machines.values() if run.id in machine.runs]
+    """What ends as it should is known to the millisecond; what is lost is billed for no more than it ran."""
     true = world.truth.ran.get(run.id)
-    if run.exit is not None and run.exit.kind is not ExitKind.RUNNER_LOST and true is not None:
+    if true is None or run.exit is None:
+        return
+    still = any(run.id in machine.runs and machine.runs[run.id].alive for machine in world.machines.values())
+    if run.exit.kind is not ExitKind.RUNNER_LOST and run.id not in world.truth.vague:
         demand(run.ran == Span(true), f"{run.id} ran {true} ms, and is stored with {run.ran}")
-    if run.exit is not None and run.exit.kind is ExitKind.RUNNER_LOST and true is not None and not any(each.alive for each in ends):
+    elif not still:
         demand(run.ran <= Span(true), f"{run.id} ran {true} ms, and is billed for {run.ran}")
+
+
+def was_hurt(world: World, machine: str) -> bool:
+    """Whether it was silent for so long, at some time, that its runs may be given up; or lost what it knew."""
+    truth = world.truth
+    return truth.hurt.get(machine, 0) > TERMS.lost_after.ms or machine in truth.wiped or machine in truth.declared
+
+
+def nothing_healthy_is_given_up(world: World, run: Run) -> None:
+    if run.exit is not None and run.exit.kind is ExitKind.RUNNER_LOST and run.id not in world.truth.dead:
+        demand(any(was_hurt(world, slot.node) for slot in run.placement), f"{run.id} was well, and was given up: {run.exit.message}")
 
 
 def processes_are_gone(world: World, job: Job, run: Run) -> None:
@@ -147,10 +165,11 @@ def the_result_is_kept(world: World, job: Job) -> None:
         machine = world.truth.produced.get(run.id)
         if machine is None or len(run.placement) > 1:
             continue
-        hurt = world.truth.hurt.get(machine, 0) > TERMS.lost_after.ms or machine in world.truth.wiped or machine in world.truth.declared
         raised = run.exit is not None and run.exit.kind is ExitKind.RAISED and status.result is not None
         cancelled = status.cancel is not None and run.exit is not None and run.exit.kind is ExitKind.RAISED
-        demand(hurt or raised or cancelled, f"{job.id} left a result on {machine}, and is {status.phase}: {status.reason}")
+        demand(
+            was_hurt(world, machine) or raised or cancelled, f"{job.id} left a result on {machine}, and is {status.phase}: {status.reason}"
+        )
 
 
 def the_ledger_adds_up(world: World) -> None:
@@ -164,6 +183,27 @@ def the_ledger_adds_up(world: World) -> None:
             demand(
                 parts == gpu.gpu.total.n, f"{node.name}: GPU {gpu.gpu.index} has {gpu.gpu.total}; free, booked and quarantined are {parts}"
             )
+
+
+def what_is_booked_lives(world: World) -> None:
+    """Of every job of which the scheduler knows what is stored: booked or kept is what lives, and only that."""
+    process = world.process
+    if process is None or world.busy(process):
+        return
+    scheduler, stored = process.scheduler, {job.id: job for job in world.stored()}
+    for run in scheduler.ledger.runs():
+        job, known = stored.get(run.workload), scheduler._jobs.get(run.workload)
+        if run.workload in scheduler._stale or (known is not None and (job is None or known.version != job.version)):
+            continue
+        lives = job is not None and any(each.id == run and each.state is not RunState.ENDED for each in job.status.runs)
+        demand(lives, f"{run} is booked and does not live")
+    for job in stored.values():
+        live, known = job.status.run, scheduler._jobs.get(job.id)
+        heard = known is not None and (known.version == job.version or job.version in scheduler._past.get(job.id, ()))
+        if live is None or live.state is RunState.ENDED or not heard or job.id in (*scheduler._stale, *scheduler._bookings.homeless):
+            continue
+        kept = scheduler.ledger.placement(live.id) is not None or str(live.id) in scheduler.ledger.quarantined()
+        demand(kept, f"{live.id} lives, and its VRAM is offered to others")
 
 
 def check_at_rest(world: World) -> None:

@@ -49,6 +49,8 @@ class Truth:
     produced: dict[RunId, str] = field(factory=dict)
     refused: list[str] = field(factory=list)
     hurt: dict[str, int] = field(factory=dict)
+    dead: set[RunId] = field(factory=set)  # runs of which a process was killed from outside
+    vague: set[RunId] = field(factory=set)  # runs of which a supervisor was killed: its last heartbeat is all there is
     wiped: set[str] = field(factory=set)
     declared: set[str] = field(factory=set)
 
@@ -299,7 +301,9 @@ class Machine:
 
     def _die(self, run: SimRun) -> None:
         run.dead = True
+        self._truth.dead.add(run.id)
         if run.started:
+            self._truth.vague.add(run.id)
             self._truth.ended(run.id, self._clock.ms - run.go_at)
             run.ran = (self._clock.ms - run.go_at) // 1000 * 1000  # the last heartbeat
 

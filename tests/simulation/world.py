@@ -66,9 +66,11 @@ FUNCTION, ARGS, NEVER_UPLOADED = b"function", b"args", b"nothing"
 
 
 class World:
-    """make: the Scheduler to use, so that a test can break it on purpose."""
+    """make, machine: the classes to use, so that a test can break them on purpose."""
 
-    def __init__(self, seed: str, make: type[Scheduler] = Scheduler, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, seed: str, make: type[Scheduler] = Scheduler, tell: Callable[[str], None] | None = None, machine: type[Machine] = Machine
+    ) -> None:
         self.source = random.Random(seed)
         self.make, self._tell = make, tell
         self.clock, self.faults, self.truth = SimClock(), Faults(), Truth()
@@ -89,7 +91,7 @@ class World:
         self.machines: dict[str, Machine] = {}
         for name, owner, model, mib, count in FLEET[: self.source.randrange(1, len(FLEET)) + 1]:
             gpus = tuple(Gpu(index, model, "nvidia", Mib(mib)) for index in range(count))
-            self.machines[name] = Machine(name, owner, gpus, self.clock, self.blobs, self.truth)
+            self.machines[name] = machine(name, owner, gpus, self.clock, self.blobs, self.truth)
             self.machines[name].blobs_down = lambda: "blobs" in self.faults.down
         for caller, credits in USERS:
             lines = {user_account(caller.user): Credits(credits * 1_000_000), ISSUE: Credits(-credits * 1_000_000)}
@@ -102,6 +104,7 @@ class World:
         self.asked: list[tuple[Caller, Submission]] = []
         self.newest = 0
         self.steps = 0
+        self.cancelled: set[str] = set()  # uids of jobs whose users were told that they will be cancelled
         self.settled: set[tuple[str, str]] = set()  # ended jobs that were looked at
 
     # ------------------------------------------------------------ one step
@@ -219,7 +222,10 @@ class World:
 
         def act() -> str:
             try:
-                return f"{name} {cancel(self.house, caller, name).status.phase}"
+                flagged = cancel(self.house, caller, name)
+                if flagged.status.cancel is not None:
+                    self.cancelled.add(flagged.uid)
+                return f"{name} {flagged.status.phase}"
             except (Refused, Unavailable) as error:
                 return str(error)
 

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from runtimes.http.bodies.strict import RAW
+
 MIB = 1024 * 1024
 MAX_BLOB = 512 * MIB
 MAX_INLINE = 64 * 1024
@@ -72,5 +74,7 @@ Requirement = Annotated[
     ),
 ]
 EnvKey = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}\Z", description="a variable name of letters, digits and underscores")]
-EnvValue = Annotated[str, Meta(pattern=r"^[^\x00]*\Z", max_length=32_768, description="a value of at most 32768 characters without NUL")]
+EnvValue = Annotated[
+    str, Meta(pattern=r"^[^\x00]*\Z", max_length=32_768, description="a value of at most 32768 characters without NUL", extra=RAW)
+]
 ClientVersion = Annotated[str, Meta(pattern=r"^[0-9]{1,4}(\.[0-9A-Za-z+-]{1,20}){0,5}\Z", description="a version such as 3.11.7")]

@@ -176,7 +176,7 @@ def _environment(body: EnvBody) -> Environment:
     for key in body.env_vars:
         if key.upper().startswith(_OURS):
             raise Invalid(f"The variable {key!r} is ours to set.", f"env.env_vars.{key}", "Use another name.", key)
-    if sum(len(key) + len(value.encode()) for key, value in body.env_vars.items()) > MAX_ENV_BYTES:
+    if sum(len(key) + len(value.encode("utf-8", "surrogateescape")) for key, value in body.env_vars.items()) > MAX_ENV_BYTES:
         raise Invalid(f"env.env_vars has more than {MAX_ENV_BYTES} bytes.", "env.env_vars", "Put large values into the arguments.")
     folder = body.working_dir
     return Environment(body.pip, body.uv, dict(body.env_vars), None if folder is None else BlobRef(folder.sha256, folder.size))

@@ -25,7 +25,9 @@ T = TypeVar("T")
 Hook = Callable[[Any, Any], Any]
 
 AMOUNT = int | float | str  # an amount with or without its unit; arrives as text, exactly as written
+RAW = {"raw": True}  # in `extra` of a text's Meta: it may hold bytes that are no UTF-8
 _LIMIT = Decimal(10) ** 15
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
 
 
 def parse(data: bytes) -> Any:
@@ -75,6 +77,12 @@ def _text(value: Any, _: Any) -> str:
     except UnicodeEncodeError:
         raise Invalid("has half of a surrogate pair.", "", "Send valid Unicode.", ascii(value)) from None
     return value
+
+
+def _raw_text(value: Any, kind: Any) -> str:
+    """Text in which U+DC80 to U+DCFF stand for bytes that are no UTF-8, as in `os.environ`."""
+    _text(_ESCAPED_BYTE.sub("", value) if isinstance(value, str) else value, kind)
+    return str(value)
 
 
 def _whole(value: Any, _: Any) -> int:
@@ -144,8 +152,8 @@ def _class_hook(kind: Any) -> Hook:
 def _bounded_hook(kind: Any) -> Hook:
     """Structure the bare type, then hold it against its Meta."""
     bare, *extras = get_args(kind)
-    hook = converter.get_structure_hook(bare)
     metas = [extra for extra in extras if isinstance(extra, Meta)]
+    hook = _raw_text if any(meta.extra == RAW for meta in metas) else converter.get_structure_hook(bare)
 
     def read(value: Any, _: Any) -> Any:
         made = hook(value, bare)

@@ -298,7 +298,7 @@ def job_view(job: Job, fleet: Fleet, position: int) -> JobView:
         phase=status.phase.value,
         reason=status.reason,
         message=status.message,
-        waiting=status.waiting if status.phase is Phase.PENDING else "",
+        waiting=waiting(job, position),
         position=position if status.phase is Phase.PENDING else 0,
         attempt=status.attempt,
         created_at=instant(job.created_at),
@@ -322,6 +322,14 @@ def job_view(job: Job, fleet: Fleet, position: int) -> JobView:
 def brief(view: JobView) -> JobView:
     """The same without the long texts of its exit, for lists."""
     return view if view.exit is None else evolve(view, exit=evolve(view.exit, traceback="", log_tail=""))
+
+
+def waiting(job: Job, position: int) -> str:
+    """What a Pending job waits for: as the scheduler says, who looks at the first of each line only; else its turn."""
+    if job.status.phase is not Phase.PENDING:
+        return ""
+    earlier = f"{position - 1} earlier job{'s wait' if position > 2 else ' waits'}"
+    return job.status.waiting or (f"Waits for its turn: {earlier}." if position > 1 else "")
 
 
 def setup(job: Job) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import http.server
 import json
@@ -98,6 +99,12 @@ class Blobs:
         return Handler
 
 
+def drop_admin() -> None:
+    """In the child: lose the right to make namespaces other than of users."""
+    pr_capbset_drop, cap_sys_admin = 24, 21
+    ctypes.CDLL(None).prctl(pr_capbset_drop, cap_sys_admin, 0, 0, 0)
+
+
 class Node:
     """An agent in a process of its own, on a folder that outlives it."""
 
@@ -119,6 +126,7 @@ class Node:
             "RAY_AUTH_TOKEN": "ray-canary",
             "PLATFORM_TOKEN": "platform-canary",
         }
+        self.without_admin = False  # start it without CAP_SYS_ADMIN, as in a container
         self.process: subprocess.Popen[str] | None = None
         self.epoch = 1
         self.jobs = 0
@@ -129,7 +137,12 @@ class Node:
         environ = {**os.environ, **self.environ, "PYTHONPATH": str(AGENT)}
         with open(self.folder / "agent.err", "ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gridweave_agent", str(path)], env=environ, stdout=subprocess.PIPE, stderr=errors, text=True
+                [sys.executable, "-m", "gridweave_agent", str(path)],
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                preexec_fn=drop_admin if self.without_admin else None,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from gridweave_agent.control import socket_address
 from gridweave_agent.journal import FolderBusy, Journal
 
 from tests.unit.agent.conftest import AGENT
@@ -200,3 +202,18 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
     assert "port: str given; wanted an integer" in done.stderr
     assert "colour: unknown setting" in done.stderr
     assert "secret-canary" not in done.stderr
+
+
+def test_an_order_is_heard_from_one_who_left_at_once(node: Node, flag: str) -> None:
+    """Whoever takes a node down for good says so to every supervisor, and does not wait for answers."""
+    run = node.launch(waiting(flag))
+    node.until(run, lambda report: report["log_bytes"] > 0)
+    supervisor = json.loads((node.folder_of(run) / "supervisor.json").read_text())["pid"]
+    os.kill(supervisor, signal.SIGSTOP)
+    address, folder = socket_address(str(node.folder_of(run) / "control"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.connect(address)
+        line.sendall(b'{"do": "kill", "grace_ms": 0}\n')
+    os.close(folder)
+    os.kill(supervisor, signal.SIGCONT)
+    assert node.gone(run)["exit"]["kind"] == "Killed"

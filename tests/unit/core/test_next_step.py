@@ -97,14 +97,14 @@ def test_a_run_that_was_started_and_is_unknown_to_a_swept_agent_is_lost_and_neve
     """Nobody can prove that the user's code has not run; running it twice is worse than losing it."""
     found = ask(job(Phase.RUNNING, RunState.RUNNING), asked())
     assert isinstance(found, step.End)
-    assert (ExitKind.RUNNER_LOST, False) == (found.exit.kind, found.lost)
+    assert (ExitKind.RUNNER_LOST, ()) == (found.exit.kind, found.lost)
 
 
 def test_a_run_whose_node_stays_silent_is_billed_to_the_last_proof_of_life_and_quarantined() -> None:
     """Its processes may still be alive there, so its VRAM is not free; but its user waits no longer."""
     found = ask(job(Phase.RUNNING, RunState.RUNNING), LONG_SILENT)
     assert isinstance(found, step.End)
-    assert (ExitKind.RUNNER_LOST, Span(5_000), True) == (found.exit.kind, found.ran, found.lost)
+    assert (ExitKind.RUNNER_LOST, Span(5_000), ("n1",)) == (found.exit.kind, found.ran, found.lost)
 
 
 def test_a_booked_run_on_a_lost_node_is_tried_elsewhere() -> None:

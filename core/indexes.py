@@ -1,0 +1,167 @@
+"""The indexes that answer for one kind of GPU each: which one is tightest, which node is left with least.
+
+An index exists from the first ask on that needs it: per pool, model, vendor, exclusive or not, and number of GPUs per
+worker. Making it reads its pool's nodes once; from then on every change keeps it. It is not made for an ask that no node
+could ever serve, so what users ask for can't make more of them than the fleet has kinds.
+
+A booking changes the rooms of its node in every index for several GPUs. That is put off until such an ask comes, a release
+has the time for it, or more than a few nodes are out of date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from core.buckets import Buckets
+from core.census import Census
+from core.ledger_state import GpuState, NodeState, Watch
+from core.owners import Pool
+from core.rooms import Rooms, Seat
+from ports.workloads import Ask
+
+_BACKLOG = 8  # nodes whose rooms may be out of date before a booking has to bring one up to date
+
+
+class Kind:
+    """Which GPUs an index is about."""
+
+    __slots__ = ("exclusive", "model", "pool", "vendor")
+
+    def __init__(self, pool: Pool, ask: Ask) -> None:
+        self.pool, self.model, self.vendor, self.exclusive = pool, ask.model, ask.vendor, ask.exclusive
+
+    def of(self, node: NodeState) -> list[GpuState]:
+        return [
+            gpu
+            for gpu in node.gpus.values()
+            if (spec := gpu.spec) is not None and self.model in (None, spec.model) and self.vendor in (None, spec.vendor)
+        ]
+
+
+class GpuIndex:
+    """Finds one GPU: the tightest of its kind."""
+
+    __slots__ = ("buckets", "kind")
+
+    def __init__(self, kind: Kind, nodes: Iterable[NodeState]) -> None:
+        self.kind = kind
+        self.buckets: Buckets[GpuState] = Buckets()
+        for node in nodes:
+            self.join(node)
+
+    def join(self, node: NodeState) -> None:
+        for gpu in self.kind.of(node):
+            (gpu.idles if self.kind.exclusive else gpu.buckets).append(self.buckets)
+            if gpu.offer > 0 and (gpu.offer == gpu.total or not self.kind.exclusive):
+                self.buckets.put(gpu.entry, gpu.offer)
+
+
+class RoomIndex:
+    """Finds `gpus` GPUs of one node: of the node left with least."""
+
+    __slots__ = ("gpus", "kind", "rooms")
+
+    def __init__(self, kind: Kind, gpus: int, nodes: Iterable[NodeState]) -> None:
+        self.kind, self.gpus = kind, gpus
+        self.rooms: Rooms[NodeState] = Rooms()
+        for node in nodes:
+            self.join(node)
+
+    def join(self, node: NodeState) -> None:
+        members = self.kind.of(node)
+        if len(members) >= self.gpus:
+            watch = node.wholes if self.kind.exclusive else node.shares
+            watch.add(members, (self.rooms, self.gpus, Seat(node)))
+
+    def choose(self, node: NodeState, mib: int) -> list[GpuState]:
+        """The GPUs of that node that a worker gets."""
+        exclusive = self.kind.exclusive
+        offers = [(gpu.offer, gpu.index) for gpu in self.kind.of(node) if gpu.offer >= mib and (gpu.offer == gpu.total or not exclusive)]
+        return [node.gpus[index] for _, index in sorted(offers)[: self.gpus]]
+
+
+class Indexes:
+    """All indexes that asks have needed so far."""
+
+    __slots__ = ("_census", "_several", "_shares", "_single", "_wholes")
+
+    def __init__(self, census: Census) -> None:
+        self._census = census
+        self._single: dict[tuple[str, str | None, str | None, bool], GpuIndex] = {}
+        self._several: dict[tuple[str, str | None, str | None, bool, int], RoomIndex] = {}
+        self._shares: dict[Watch, None] = {}  # nodes whose rooms for shares are out of date
+        self._wholes: dict[Watch, None] = {}  # likewise, for whole GPUs
+
+    def one(self, ask: Ask, pool: Pool) -> GpuState | int:
+        """The tightest GPU; or the MiB that came closest."""
+        single = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive)) or self._make_single(pool, ask)
+        if single is None:
+            return 0
+        return single.buckets.first(ask.mib.n) or single.buckets.greatest()
+
+    def worker(self, ask: Ask, pool: Pool) -> list[GpuState] | int:
+        """The GPUs of one worker; or the MiB per GPU that came closest."""
+        if ask.gpus == 1:
+            gpu = self.one(ask, pool)
+            return gpu if isinstance(gpu, int) else [gpu]
+        several = self._several.get((pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus)) or self._make_several(pool, ask)
+        if several is None:
+            return 0
+        _refresh(self._wholes if ask.exclusive else self._shares)
+        node = several.rooms.best(ask.mib.n)
+        return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
+
+    def join(self, node: NodeState) -> None:
+        """Take a node into every index that it belongs to."""
+        indexes: Iterator[GpuIndex | RoomIndex] = chain(self._single.values(), self._several.values())
+        for index in indexes:
+            if index.kind.pool.has(node.owner):
+                index.join(node)
+
+    def leave(self, node: NodeState) -> None:
+        """Take a node out of every index; its GPUs close."""
+        for watch, backlog in ((node.shares, self._shares), (node.wholes, self._wholes)):
+            watch.leave()
+            backlog.pop(watch, None)
+        for gpu in node.gpus.values():
+            gpu.offer = -1
+
+    def outdate(self, gpu: GpuState, more: int) -> None:
+        """A GPU has `more` (or, negative, less) free: note whose rooms may have changed."""
+        node = gpu.node
+        if node.shares.roomy or (more > 0 and node.shares.groups):
+            self._shares[node.shares] = None
+        if node.wholes.roomy or (gpu.free == gpu.total and node.wholes.groups):
+            self._wholes[node.wholes] = None
+
+    def keep_up(self) -> None:
+        """Before a booking: let no more than a few nodes be out of date."""
+        if len(self._shares) > _BACKLOG:
+            self._shares.popitem()[0].refresh()
+        if len(self._wholes) > _BACKLOG:
+            self._wholes.popitem()[0].refresh()
+
+    def catch_up(self) -> None:
+        """Bring every node up to date."""
+        _refresh(self._shares)
+        _refresh(self._wholes)
+
+    def _make_single(self, pool: Pool, ask: Ask) -> GpuIndex | None:
+        if not self._census.capacity(Ask(ask.mib, model=ask.model, vendor=ask.vendor), pool):
+            return None
+        made = GpuIndex(Kind(pool, ask), self._census.members(pool))
+        self._single[pool.owners, ask.model, ask.vendor, ask.exclusive] = made
+        return made
+
+    def _make_several(self, pool: Pool, ask: Ask) -> RoomIndex | None:
+        if not self._census.capacity(Ask(ask.mib, ask.gpus, model=ask.model, vendor=ask.vendor), pool):
+            return None
+        made = RoomIndex(Kind(pool, ask), ask.gpus, self._census.members(pool))
+        self._several[pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus] = made
+        return made
+
+
+def _refresh(backlog: dict[Watch, None]) -> None:
+    while backlog:
+        backlog.popitem()[0].refresh()

@@ -1,0 +1,90 @@
+"""A walk over the failpoints of a gateway: which there are, and a SIGKILL at each, with jobs on their way.
+
+The gateway that dies at one point is followed by the one that will die at the next, so that what a crash leaves behind is
+taken up by a process that crashes too. Every few points one lives on, and everything must be in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from attrs import define, field
+
+from runtimes.failpoints import FAILPOINT, LOG
+from tests.e2e.rig import Rig
+from tests.e2e.volleys import ALL, Volleys
+
+PATIENCE = 400  # looks, a twentieth of a second apart, for the gateway to die
+ROUND = 6  # points from one look at everything to the next
+
+
+@contextmanager
+def restarts(rig: Rig) -> Iterator[None]:
+    """Whatever happens to the gateway within, it is as before afterwards."""
+    settings = rig.gateway.settings
+    try:
+        yield
+    finally:
+        rig.gateway.kill()
+        rig.gateway.settings = settings
+        rig.gateway.start()
+        rig.gateway.ready()
+
+
+@define
+class Walk:
+    rig: Rig
+    folder: Path
+    _serial: int = field(default=0, init=False)
+
+    def record(self) -> list[str]:
+        """Every call that a gateway makes from its start until jobs of each kind have ended, each named once."""
+        log = self.folder / "calls"
+        self._restart({LOG: str(log)})
+        volleys = self._volleys()
+        volleys.fire(*ALL)
+        volleys.settle()
+        time.sleep(1.1)  # a tick with nothing to bill, a round with something to forget
+        return sorted(set(log.read_text().split()))
+
+    def die_at(self, points: Iterable[str], every: int = ROUND) -> None:
+        """every: points until one gateway lives on. Raises AssertionError for a point that was not reached, or if anything is wrong."""
+        left = list(points)
+        while left:
+            batch, left = left[:every], left[every:]
+            volleys = self._volleys()
+            for point in batch:
+                self._die(point, volleys)
+            self._restart({})
+            try:
+                volleys.settle()
+            except BaseException as error:
+                error.add_note(f"after a death at each of {batch}")
+                raise
+
+    def _die(self, point: str, volleys: Volleys) -> None:
+        log = self.folder / "reached"
+        log.unlink(missing_ok=True)
+        self._restart({FAILPOINT: point, LOG: str(log)})
+        volleys.fire(*ALL)
+        for _ in range(PATIENCE):
+            if log.exists() and f"!{point}" in log.read_text().split():
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{point} was not reached")
+
+    def _restart(self, settings: dict[str, str]) -> None:
+        rig = self.rig
+        rig.gateway.kill()
+        kept = {name: value for name, value in rig.gateway.settings.items() if name not in (FAILPOINT, LOG)}
+        rig.gateway.settings = {**kept, **settings}
+        rig.gateway.start()
+
+    def _volleys(self) -> Volleys:
+        self._serial += 1
+        folder = self.folder / f"volley-{self._serial}"
+        folder.mkdir()
+        return Volleys(self.rig, folder)
