@@ -23,9 +23,10 @@ from core.next_step import NodeView
 from core.orphans import Orphans
 from core.owners import Pool
 from core.pricing import price
-from core.queue import Closed, Queue, Turn, narrowed, shape_of
+from core.queue import Closed, Queue, Turn, shape_of
 from core.roster import Roster
 from core.talks import PATIENCE, Talks
+from core.turns import reserve_in_turn
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
 from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
 from ports.units import Span
@@ -162,7 +163,7 @@ class Scheduler:
         self.roster.save_all(now)  # before anything new is booked: what it says of a node must be known to a successor
         if self._queue_moved and len(self.queue):
             self._queue_moved = False
-            if not self._guard(lambda: self.queue.round(self._place)):
+            if not self._guard(lambda: self.queue.round(self._place, self.roster.classes())):
                 self._queue_moved = True
             self._advance_all()
         if self._troubles:
@@ -243,13 +244,8 @@ class Scheduler:
         if job.id in self._stale:
             return Turn.WAITS  # it may have been placed already; nobody may take its place meanwhile
         ask, run = job.spec.ask, RunId(job.id, job.status.attempt + 1)
-        found: Placement | NoRoom | None = None
-        for pool in pools:
-            for narrow in narrowed(ask, pool, closed, self.roster.classes()) if closed else (ask,):
-                found = self.ledger.reserve(run, narrow, (pool,))
-                if not isinstance(found, NoRoom):
-                    return self._book(job, run, found)
-        return self._no_room(job, pools, bool(closed))
+        found = reserve_in_turn(self.ledger, run, ask, pools, closed, self.roster.classes)
+        return self._no_room(job, pools, bool(closed)) if found is None else self._book(job, run, found)
 
     def _book(self, job: Job, run: RunId, placement: Placement) -> Turn:
         """Written before anything is launched; while it is not known whether it was, the booking stands."""

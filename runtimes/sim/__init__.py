@@ -1,0 +1,1 @@
+"""The simulator as a program: files in, tables and pictures out."""
