@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 from attrs import field, frozen
 
-from core.fleet import unknown_gpu, unknown_node
+from core.fleet import LedgerView, unknown_gpu, unknown_node
 from core.ledger import VramLedger
 from ports.nodes import Gpu, NodeRecord, NodeState
 from ports.units import Mib
@@ -66,6 +67,11 @@ class Fleet:
         known = [node.record.status for node in self.nodes if node.record.status.python]
         return (known[0].python, known[0].cloudpickle) if known else ("", "")
 
+    def capacity(self) -> Capacity:
+        """What the machines could hold if nothing ran on them; drained and silent ones count."""
+        known = ((node.record.name, node.record.status) for node in self.nodes)
+        return _capacity(tuple((name, status.owner, status.gpus) for name, status in known if status.gpus and status.owner))
+
     def ledger(self) -> VramLedger:
         """A ledger of its own in the state of this snapshot. Costs a walk over fleet and live runs."""
         made = VramLedger()
@@ -81,6 +87,23 @@ class Fleet:
             for each in node.record.status.quarantine:
                 made.quarantine(RunId.parse(each.run), [Slot(node.record.name, each.gpu, each.mib)])
         return made
+
+
+@frozen
+class Capacity:
+    """ledger: with no booking in it; only to be asked. view: of it."""
+
+    ledger: VramLedger
+    view: LedgerView
+
+
+@lru_cache(maxsize=8)
+def _capacity(hardware: tuple[tuple[str, str, tuple[Gpu, ...]], ...]) -> Capacity:
+    """The same machines give the same answer, and they rarely change."""
+    made = VramLedger()
+    for name, owner, gpus in hardware:
+        made.add_node(name, owner, gpus)
+    return Capacity(made, made.view())
 
 
 def fold(records: Iterable[NodeRecord], live: Iterable[Job]) -> Fleet:

@@ -54,6 +54,10 @@ class Mirror:
         """How many jobs wait."""
         return len(self._queue)
 
+    def queue(self) -> tuple[Job, ...]:
+        """All that wait, oldest first."""
+        return tuple(self._jobs[job_id] for _, job_id in self._queue)
+
     def phases(self) -> dict[Phase, int]:
         """How many unfinished jobs are in each phase."""
         counts = dict.fromkeys(set(Phase) - TERMINAL, 0)

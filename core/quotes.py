@@ -26,7 +26,7 @@ class Quote:
 def quote(house: House, ask: Ask, wanted: tuple[Pool, ...], fleet: Fleet, now: Instant) -> Quote:
     if not house.terms.credits_enabled or ask.owner == SELF_HOST:
         return Quote(Rate(0), Credits(0), False)
-    rate = dearest(ask, wanted, fleet.ledger().view(), house.tariffs.in_force(now))
+    rate = dearest(ask, wanted, fleet.capacity().view, house.tariffs.in_force(now))
     return Quote(rate, hold_for(rate, house.terms.preflight), True)
 
 
@@ -35,7 +35,7 @@ def check_fits(fleet: Fleet, ask: Ask, wanted: tuple[Pool, ...]) -> None:
     known = [node for node in fleet.nodes if node.gpus]
     if not known:
         return
-    largest = fleet.ledger().largest(ask, wanted)
+    largest = fleet.capacity().ledger.largest(ask, wanted)
     if largest < ask.mib:
         shape = f"{ask.gpus} GPU{'s' if ask.gpus > 1 else ''} with {ask.mib} each" + (f" ({ask.model})" if ask.model else "")
         raise NeverFits(

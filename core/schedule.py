@@ -162,7 +162,7 @@ class Scheduler:
         self.roster.save_all(now)  # before anything new is booked: what it says of a node must be known to a successor
         if self._queue_moved and len(self.queue):
             self._queue_moved = False
-            if not self._guard(lambda: self.queue.round(self._place)):
+            if not self._guard(lambda: self.queue.round(self._place, self.roster.classes())):
                 self._queue_moved = True
             self._advance_all()
         if self._troubles:

@@ -206,8 +206,11 @@ class Agent:
         return _done()
 
     def _kill(self, command: Json, _: int) -> Answer:
+        """Of a run that is not known: whoever asked may rely on it that it will not come."""
+        if self.table.bar(read_run(command)):
+            return {"ok": True, "known": False, "error": ""}
         run = self.table.get(read_run(command))
-        if run is None:
+        if run is None:  # forgotten a moment ago
             return {"ok": True, "known": False, "error": ""}
         grace = read_int(command, "grace_ms", 3000)
         with self.table.changed:

@@ -17,6 +17,8 @@ from gridweave_agent.protocol import GONE, PREPARING, RUNNING, Exit, Gpu, Grant,
 from gridweave_agent.rundir import RunDir
 
 KNOWN = "the run is known already"
+_BARRED = "the run was ended before this came"
+_MOST_BARRED = 10_000  # remembered; a command is late by seconds, not by so many runs
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Table:
         self.changed = threading.Condition()
         self._gpus = {gpu.index: gpu for gpu in gpus}
         self._runs: dict[str, Run] = {}
+        self._barred: dict[str, None] = {}  # runs that are over, so that a command that comes late starts none of them
         self._seq = 0
 
     def get(self, run: str) -> Run | None:
@@ -96,7 +99,7 @@ class Table:
     def add(self, run: Run) -> str:
         """Take the run in; "" or why not: it is KNOWN, or would take a GPU over its MiB, counting every run that is not gone."""
         with self.changed:
-            refusal = KNOWN if run.id in self._runs else self.refusal(run.prepare.slots)
+            refusal = KNOWN if run.id in self._runs else self._over_and_done(run.id) or self.refusal(run.prepare.slots)
             if not refusal:
                 self._runs[run.id] = run
                 self._mark(run)
@@ -122,7 +125,24 @@ class Table:
         with self.changed:
             if self._runs.get(run.id) is run:
                 del self._runs[run.id]
+                self._bar(run.id)
             self.changed.notify_all()
+
+    def bar(self, run: str) -> bool:
+        """Take that run in no more, whatever comes; False if it is here."""
+        with self.changed:
+            if run in self._runs:
+                return False
+            self._bar(run)
+            return True
+
+    def _bar(self, run: str) -> None:
+        self._barred[run] = None
+        if len(self._barred) > _MOST_BARRED:
+            del self._barred[next(iter(self._barred))]
+
+    def _over_and_done(self, run: str) -> str:
+        return _BARRED if run in self._barred else ""
 
     def reports(self, cursor: str, wait_ms: int) -> dict[str, object]:
         """What changed after the cursor; waits up to `wait_ms` for the first change."""

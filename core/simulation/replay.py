@@ -88,7 +88,7 @@ class _World:
     def round(self, now: Instant) -> None:
         self._now = now
         if len(self._queue):
-            self._queue.round(self._place)
+            self._queue.round(self._place, self._classes)
         if self.moments and self.moments[-1].at == now:  # what was placed just now has ended at once
             self.moments.pop()
         self.moments.append(Moment(now, self._booked, len(self._queue), len(self.ends)))

@@ -19,7 +19,7 @@ from core.mirror import Mirror
 from ports.errors import Unavailable
 from ports.nodes import NodeRecord, NodeRecords
 from ports.units import Span
-from ports.workloads import TERMINAL, JobFilter, Phase, Workloads
+from ports.workloads import TERMINAL, Job, JobFilter, Phase, Workloads
 from runtimes.http.money_seen import MoneySeen
 
 log = structlog.get_logger("gridweave.watch")
@@ -102,6 +102,11 @@ class Watch:
     def waiting(self) -> int:
         with self._lock:
             return self._mirror.waiting()
+
+    def queue(self) -> tuple[Job, ...]:
+        """Jobs that wait, oldest first."""
+        with self._lock:
+            return self._mirror.queue()
 
     def phases(self) -> dict[Phase, int]:
         with self._lock:

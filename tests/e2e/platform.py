@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             upstream.close()
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = _pass_on
+    do_GET = do_POST = do_PUT = do_DELETE = do_OPTIONS = _pass_on  # noqa: N815 - the names that the library calls
 
     def _headers(self) -> dict[str, str]:
         kept = {name: value for name, value in self.headers.items() if name.lower() not in _HOP and not name.lower().startswith(_CLAIMS)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,18 @@ def until(seen: Callable[[], Any], what: str) -> Any:
     raise AssertionError(f"it never came about: {what}")
 
 
+def spawned_by(client: gw.Client, function: Callable[..., Any], *args: Any, **options: Any) -> Job:
+    """Submit a function as if it stood in a script. options: of `gw.function`."""
+    function.__module__ = "__main__"
+    return spawn(client, gw.function(**{"vram": "1GB", **options})(function), args, {})
+
+
+def end_all(client: gw.Client) -> None:
+    """Cancel what a failed test left."""
+    for job in client.jobs(phases="Pending,Allocated,Running"):
+        client.cancel(job["id"])
+
+
 @frozen
 class User:
     """Somebody with an API key of the platform. direct: to the gateway, with his identity headers. client: the SDK's."""
@@ -75,9 +87,7 @@ class User:
         return f"{self.id}:{self.plan}:{self.role}"
 
     def spawn(self, function: Callable[..., Any], *args: Any, **options: Any) -> Job:
-        """Submit a function as if it stood in a script of his. options: of `gw.function`."""
-        function.__module__ = "__main__"
-        return spawn(self.client, gw.function(**{"vram": "1GB", **options})(function), args, {})
+        return spawned_by(self.client, function, *args, **options)
 
     def hold(self, **options: Any) -> Job:
         """A running job that keeps its GPUs until it is cancelled."""
@@ -152,8 +162,7 @@ class Rig:
     def forget_users(self) -> None:
         """End what they left running, as a failed test would."""
         for user in self._users:
-            for job in user.client.jobs(phases="Pending,Allocated,Running"):
-                user.client.cancel(job["id"])
+            end_all(user.client)
             user.direct.close()
             user.client.close()
         self._users.clear()
@@ -172,9 +181,9 @@ class Rig:
         gpus = [gpu for node in self.resources().values() for gpu in node["gpus"]]
         return all(gpu["free_mib"] == gpu["total_mib"] for gpu in gpus)
 
-    def all_ready(self) -> bool:
+    def all_ready(self, wanted: Collection[str]) -> bool:
         nodes = self.resources()
-        return set(NODES) == set(nodes) and all(node["state"] == "Ready" for node in nodes.values())
+        return set(wanted) == set(nodes) and all(node["state"] == "Ready" for node in nodes.values())
 
 
 def with_uv(folder: Path) -> None:
@@ -185,23 +194,25 @@ def with_uv(folder: Path) -> None:
 
 
 @contextmanager
-def standing(home: Path) -> Iterator[Rig]:
-    """The rig, and nothing left of it afterwards."""
+def standing(home: Path, nodes: Mapping[str, Mapping[str, str]] = NODES, **settings: str) -> Iterator[Rig]:
+    """The rig, and nothing left of it afterwards. nodes: labels of each raylet, the head first. settings: of its gateway,
+    beside the common ones."""
     with_uv(home / "bin")
-    ray = LocalRay(home / "ray", NODES[BIG])
-    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS})
+    head, *others = nodes.values()
+    ray = LocalRay(home / "ray", head)
+    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS, **settings})
     platform = None
     try:
         address = ray.ensure()
-        for name in (SMALL, ACME):
-            ray.add_node(NODES[name])
+        for labels in others:
+            ray.add_node(labels)
         gateway.settings = {**gateway.settings, "RAY_HEAD_ADDRESS": address}
         gateway.start()
         money = open_credits(gateway.state)
         platform = Platform(gateway.port, PLATFORM_TOKEN)
         rig = Rig(home, ray, gateway, platform, SqliteCredits(money, SystemClock()))
         gateway.ready()
-        until(rig.all_ready, "three nodes ready")
+        until(lambda: rig.all_ready(nodes), "every node ready")
         yield rig
         rig.forget_users()
         money.close()

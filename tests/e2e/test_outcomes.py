@@ -101,7 +101,7 @@ def test_a_child_in_a_session_of_its_own_does_not_outlive_the_run(rig: Rig, way:
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
-                os.execve("/bin/sleep", ["sleep", "86399"], {})
+                os.execve("/bin/sleep", ["sleep", "86399"], {})  # noqa: S606 - without a shell, on purpose
             os._exit(0)
         print("forked", child.pid, flush=True)
         if way == "raises":

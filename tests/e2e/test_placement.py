@@ -55,6 +55,21 @@ def test_a_free_user_waits_rather_than_run_on_providers_hardware(rig: Rig) -> No
     assert [L4, L4] == [gpu["free_mib"] for gpu in acme]
 
 
+def test_a_run_sees_the_gpus_that_were_booked_and_no_other(rig: Rig) -> None:
+    """Two users on one GPU by accident are two users without memory."""
+
+    def visible() -> list[str]:
+        import os
+
+        return os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+
+    user = rig.user()
+    user.hold(gpu="A100-80GB", exclusive=True)
+    job = user.spawn(visible, gpu="A100-80GB", exclusive=True)
+    assert ["1"] == job.result(timeout=60)
+    assert ["0", "1"] == user.spawn(visible, owner="provider", gpus=2).result(timeout=60)
+
+
 @pytest.mark.parametrize("owner", ["provider", "provider:acme", "self_host"])
 def test_a_free_user_is_refused_providers_hardware_whatever_is_asked(rig: Rig, owner: str) -> None:
     """A constraint narrows the policy and never widens it."""

@@ -274,17 +274,17 @@ def seeded_step(driver: Driver, draw: random.Random) -> None:
             exclusive=draw.random() < 0.3,
         )
         driver.reserve(ask, draw.choice(POOLS))
-    elif which < 0.8 and runs:
+    elif which < 0.74 and runs:
         driver.release(runs[some])
-    elif which < 0.83 and runs:
+    elif which < 0.77 and runs:
         placement = driver.booked[runs[some]]
         driver.release(runs[some])
         driver.adopt(runs[some], placement)
-    elif which < 0.85:
+    elif which < 0.79:
         driver.adopt(RunId(f"job-{draw.randrange(1, 30)}", 1), slot)
-    elif which < 0.87 and runs:
+    elif which < 0.8 and runs:
         driver.quarantine(runs[some], draw.choice([None, driver.booked[runs[some]][:1]]))
-    elif which < 0.875:
+    elif which < 0.805:
         driver.quarantine(RunId(f"job-{draw.randrange(1, 30)}", 1), slot)
     elif driver.kept:
         driver.lift(draw.choice(list(driver.kept)), draw.choice([None, None, name]))

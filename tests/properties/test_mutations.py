@@ -33,6 +33,7 @@ NODES = Mood.of(0, (), power_off=8, power_on=12, cut=8, mend=12, kill_agent=4, s
 NAPS = Mood.of(0, (), cut=12, mend=16, long=8, beat=20)
 LOSSES = Mood.of(0, (), crash=12, cut=8, mend=6, wait=12, tick=20)
 TERMS = Mood.of(40, (Mode.PAUSE,), takeover=16, wake=60, resume=16, cancel=12, crash=4)
+SWEEPS = Mood.of(20, (Mode.PAUSE, Mode.CRASH), takeover=12, wake=40, crash=8, cut=6, mend=8, kill_agent=4, start_agent=6)
 CANCELS = Mood.of(40, (Mode.LOST, Mode.LATE), cancel=40, late=10, beat=4)
 ANSWERS = Mood.of(60, (Mode.LOST, Mode.LATE, Mode.REFUSED, Mode.PAUSE), resume=12, late=12, touch=12)
 
@@ -212,4 +213,4 @@ def test_offering_a_node_before_its_agent_has_swept_is_found(monkeypatch: pytest
             node.answered = answered
 
     monkeypatch.setattr(Roster, "_fit", fit)
-    assert found(Make(), TERMS).actions
+    assert found(Make(), SWEEPS).actions

@@ -78,7 +78,7 @@ def play(
     except Exception as error:
         return world, Failure(episode, tuple(done), error)
     finally:
-        world.end()
+        world.bury()
     return world, None
 
 

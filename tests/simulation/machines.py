@@ -254,6 +254,10 @@ class Machine:
             self._end(run, Exit(NORMAL[(0, 0, 0, 0, 1, 2, 3, 0)[option // 4 % 8]], code=0))
         return f"{run.id} is {run.state}{f', {run.exit.kind}' if run.exit else ''}"
 
+    def finish(self, run: RunId, how: Exit) -> None:
+        """End a run as told."""
+        self._end(self.runs[run], how)
+
     def _may_work(self, run: SimRun) -> bool:
         if run.dead or run.state is ReportState.PREPARING or (run.state is ReportState.GONE and not run.stored):
             return self.agent_up

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from attrs import evolve
 
@@ -54,7 +54,8 @@ USERS = (
     (Caller("eve", plan=Plan.PAID), 9),  # runs dry
     (Caller("acme", plan=Plan.PAID), 500),  # has hardware of its own
 )
-FLEET = (
+Row = tuple[str, str, str, int, int]  # name, owner as its label says, model, MiB of a GPU, how many
+FLEET: tuple[Row, ...] = (
     ("n0", "org", "A100", 40 * GB, 2),
     ("n1", "org", "L4", 24 * GB, 1),
     ("n2", "provider:acme", "A100", 40 * GB, 1),
@@ -66,10 +67,16 @@ FUNCTION, ARGS, NEVER_UPLOADED = b"function", b"args", b"nothing"
 
 
 class World:
-    """make, machine: the classes to use, so that a test can break them on purpose."""
+    """make, machine: the classes to use, so that a test can break them on purpose. fleet: drawn from the seed, if none is given."""
 
     def __init__(
-        self, seed: str, make: type[Scheduler] = Scheduler, tell: Callable[[str], None] | None = None, machine: type[Machine] = Machine
+        self,
+        seed: str,
+        make: type[Scheduler] = Scheduler,
+        tell: Callable[[str], None] | None = None,
+        machine: type[Machine] = Machine,
+        fleet: Sequence[Row] = (),
+        terms: Terms = TERMS,
     ) -> None:
         self.source = random.Random(seed)
         self.make, self._tell = make, tell
@@ -86,10 +93,10 @@ class World:
             SimBlobs(self.blobs, self.faults),
             self.clock,
             SimRandomness(self.source),
-            TERMS,
+            terms,
         )
         self.machines: dict[str, Machine] = {}
-        for name, owner, model, mib, count in FLEET[: self.source.randrange(1, len(FLEET)) + 1]:
+        for name, owner, model, mib, count in fleet or FLEET[: self.source.randrange(1, len(FLEET)) + 1]:
             gpus = tuple(Gpu(index, model, "nvidia", Mib(mib)) for index in range(count))
             self.machines[name] = machine(name, owner, gpus, self.clock, self.blobs, self.truth)
             self.machines[name].blobs_down = lambda: "blobs" in self.faults.down
@@ -472,7 +479,7 @@ class World:
             if "No node that is here" in job.status.waiting:
                 cancel(self.house, Caller(job.spec.user), job.id)
 
-    def end(self) -> None:
+    def bury(self) -> None:
         """Leave no thread behind."""
         while self.paused:
             self.paused.pop()[1].end()

@@ -66,7 +66,7 @@ class Estimate:
         caller = caller_of(req)
         ask = estimated(await transfers.json_body(req, MAX_BODY))
         fleet = self.services.watch.fleet()
-        given = await self.services.pools.credits.run(estimate, self.services.house, caller, ask, fleet)
+        given = await self.services.pools.credits.run(estimate, self.services.house, caller, ask, fleet, self.services.watch.queue())
         resp.data = views.encode(
             views.EstimateView(
                 rate_per_hour=views.hourly(given.rate),

@@ -114,6 +114,18 @@ def test_only_what_is_gone_is_forgotten_and_then_nothing_is_left(fresh: Node) ->
     assert fresh.client.log(run) is None
 
 
+def test_a_prepare_that_comes_after_its_run_was_killed_or_forgotten_starts_nothing(fresh: Node) -> None:
+    """A request may lie in a buffer for a while: whoever was told that a run is unknown must be able to rely on it."""
+    command = fresh.prepared(len, run="late/1")
+    assert fresh.ask("kill", "late/1")["known"] is False
+    run = fresh.run(len, ((),))["run"]
+    assert fresh.ask("forget", run)["ok"]
+    for late in (command, fresh.prepared(len, run=run)):
+        answer = fresh.client.commands(fresh.epoch, [late])[0]
+        assert (False, "the run was ended before this came") == (answer["ok"], answer["error"])
+    assert [] == fresh.client.reports()["reports"]
+
+
 @pytest.mark.parametrize(
     ("command", "wrong"),
     [

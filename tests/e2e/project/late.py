@@ -1,0 +1,3 @@
+"""Imported inside a function only."""
+
+ANSWER = 42

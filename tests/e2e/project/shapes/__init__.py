@@ -1,0 +1,1 @@
+"""A package beside the script, with a file of data in it."""
