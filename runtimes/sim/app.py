@@ -19,7 +19,7 @@ from runtimes.sim.packing import Shares, churned, filled
 from runtimes.sim.replays import Replays, replayed
 from runtimes.sim.scenario import Options, scenarios
 
-app = App(name="gridweave-sim", help=__doc__, help_format="plaintext")
+app = App(name="gridweave-sim", help=__doc__, help_format="plaintext", version_flags=())
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="One JSON object as the last line.")]
 Policy = Annotated[list[str] | None, Parameter(negative="", help="A placement policy (best_fit); several are compared side by side.")]

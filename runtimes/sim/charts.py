@@ -47,17 +47,18 @@ def allocation(runs: Replays) -> Figure:
     """Share of the fleet's VRAM that is booked, and jobs that wait, over time."""
     figure = Figure(figsize=(9, 5.6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    axis = _axis(runs)
+    axis = Axis.over(max(each.outcomes[-1].submission.at.ms for each in runs.shown().values()))
     for (colour, dashes), (name, each) in zip(_cycled(len(runs.by_policy)), runs.shown().items(), strict=True):
         times = [moment.at.ms / axis.ms for moment in each.moments]
         look = {"color": colour, "ls": dashes, "lw": 1, "where": "post", "label": name}
         above.step(times, [100 * moment.booked / each.fleet for moment in each.moments], **look)
         below.step(times, [moment.waiting for moment in each.moments], **look)
     last = max(each.outcomes[-1].submission.at.ms for each in runs.shown().values()) / axis.ms
+    busy = max([last, *(moment.at.ms / axis.ms for each in runs.shown().values() for moment in each.moments if moment.waiting)])
+    below.set_xlim(-0.01 * busy, 1.1 * busy)  # what only runs out afterwards is left out
     for panel in (above, below):
         panel.axvline(last, color="0.5", lw=0.8, ls=":")
         panel.grid(alpha=0.25)
-        panel.margins(x=0.01)
     label = {"xycoords": ("data", "axes fraction"), "xytext": (0, 4), "textcoords": "offset points"}
     above.annotate("last arrival", (last, 1), ha="center", color="0.4", **label)
     above.set(title=f"How full the fleet is ({runs.gpus:,} GPUs)", ylabel="VRAM booked (%)", ylim=(0, 102))

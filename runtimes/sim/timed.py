@@ -21,8 +21,9 @@ from core.simulation.trace import Machine, Pod
 from ports.errors import Invalid
 from ports.units import Instant, Span
 from runtimes.sim.openb import pod_of
-from runtimes.sim.rows import rows, some
+from runtimes.sim.rows import columns, rows, some
 
+TIMES = ("creation_time", "deletion_time", "scheduled_time")
 USERS = 20  # of each plan
 MOST_SECONDS = 10**10
 
@@ -39,8 +40,12 @@ class Timed:
 
 def read_timed(path: Path) -> tuple[Timed, ...]:
     """The rows that ask for GPUs. Raises Invalid."""
+    named = columns(path)
+    if named and not set(TIMES) <= set(named):
+        missing = ", ".join(each for each in TIMES if each not in named)
+        raise Invalid(f"{path} tells no times: it has no {missing}.", "file", "A replay needs them; fill and churn don't.", str(path))
     found = []
-    for row in rows(path, ("name", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time")):
+    for row in rows(path, ("name", "num_gpu", "gpu_milli", *TIMES)):
         pod = pod_of(row)
         if pod is None:
             continue

@@ -82,17 +82,18 @@ def test_every_job_is_placed_or_refused_and_no_gpu_is_ever_overbooked(
 
 
 @given(fleets, traces, tariffs)
-def test_jobs_of_one_line_are_placed_in_the_order_in_which_they_came(
+def test_nobody_is_overtaken_on_a_gpu_that_he_could_have_used(
     machines: tuple[Machine, ...], jobs: list[Submission], tariff: Tariff
 ) -> None:
-    """First come, first served among those who want the same hardware; with one line, among all."""
-    last: dict[object, Instant] = {}
-    for each in placed(replay(new_ledger(machines), jobs, tariff)):
-        given_ = each.submission
-        line = (pools(given_.user, given_.plan, given_.ask.owner), given_.ask.model)
-        assert each.booked_at is not None
-        assert last.get(line, Instant(0)) <= each.booked_at
-        last[line] = each.booked_at
+    """First come, first served: a later job passes one that goes on waiting only on GPUs that are of no use to that one."""
+    found, owned = placed(replay(new_ledger(machines), jobs, tariff)), {each.name: each for each in machines}
+    for at, earlier in enumerate(found):
+        ask, wanted = earlier.submission.ask, pools(earlier.submission.user, earlier.submission.plan, earlier.submission.ask.owner)
+        for later in found[at + 1 :]:
+            if later.booked_at is not None and earlier.booked_at is not None and later.booked_at < earlier.booked_at:
+                for node in (owned[slot.node] for slot in later.placement):
+                    use = any(pool.has(node.owner) for pool in wanted) and ask.model in (None, node.model) and node.total >= ask.mib
+                    assert not use, (earlier, later)
 
 
 @given(fleets, traces, tariffs)

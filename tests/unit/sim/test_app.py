@@ -157,6 +157,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, capsys: pytest.Capt
     assert "line 1: needs one column 'sn'" in capsys.readouterr().err
 
 
+def test_a_list_without_times_is_for_fill_and_churn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of the public pod lists is such a one: it says what to do with it instead."""
+    nodes, _ = written(tmp_path)
+    pods = tmp_path / "untimed.csv"
+    pods.write_text("name,num_gpu,gpu_milli\np,1,500\nq,1,1000\n")
+    assert 2 == main(["replay", nodes, str(pods)])
+    assert "tells no times: it has no creation_time, deletion_time, scheduled_time. A replay needs them" in capsys.readouterr().err
+    assert 0 < run(capsys, "fill", nodes, str(pods), "--seeds", "0")["best_fit"]["fill_100"]
+
+
 def test_a_load_that_is_no_number_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Loads are kept as they were written, so they are checked by hand."""
     assert 2 == main(["churn", *written(tmp_path), "--load", "much"])
