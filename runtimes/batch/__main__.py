@@ -20,6 +20,7 @@ from ports.errors import GridweaveError, Unavailable
 from ports.units import Span
 from runtimes import failpoints
 from runtimes.batch.term import Term
+from runtimes.log_lines import log_to_stderr
 from runtimes.settings import Settings, WrongSettingsError, load
 from runtimes.wiring import Wired, wire
 
@@ -96,6 +97,7 @@ def sweep(*, as_json: Json = False) -> int:
 
 def _open() -> tuple[Wired, Settings]:
     settings = load(os.environ).settings
+    log_to_stderr()
     failpoints.check(os.environ)
     return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}"), settings
 

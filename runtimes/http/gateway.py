@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-import logging
 import os
 import sys
 from typing import Annotated
 
-import structlog
 from cyclopts import App, Parameter
 from rich.console import Console
 
@@ -19,6 +17,7 @@ from runtimes.http.assembly import gateway_services
 from runtimes.http.edge import Edge
 from runtimes.http.server import Server, listen
 from runtimes.http.services import Services
+from runtimes.log_lines import log_to_stderr
 from runtimes.presence import Presence
 from runtimes.settings import Settings, WrongSettingsError, load
 from runtimes.state import state_folder
@@ -30,6 +29,10 @@ def _version() -> str:
         return importlib.metadata.version("gridweave-server")
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+class _AddressError(Exception):
+    """The address can't be bound."""
 
 
 app = App(name="gridweave-gateway", help=__doc__, help_format="plaintext", version=_version)
@@ -52,14 +55,17 @@ def serve(
         else:
             settings_table.as_table(loaded, Console(soft_wrap=not sys.stdout.isatty()))
         return 0
+    log_to_stderr()
     failpoints.check(os.environ)
-    _log()
     return run(loaded.settings)
 
 
 def run(settings: Settings) -> int:
-    """Bind and serve. Gives the exit code; raises OSError if the address can't be bound."""
-    listener = listen(settings.host, settings.gateway_port)
+    """Bind and serve. Gives the exit code; raises _AddressError if the address can't be bound."""
+    try:
+        listener = listen(settings.host, settings.gateway_port)
+    except OSError as error:
+        raise _AddressError(error.strerror) from error
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
     print(f"gridweave-gateway {settings.server_version} listens on {address}", flush=True)
@@ -78,27 +84,6 @@ def run(settings: Settings) -> int:
     return 0
 
 
-def _log() -> None:
-    """JSON lines on stderr when nobody watches, colours when somebody does. Never the locals of a frame: they hold secrets."""
-    renderer = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-        if sys.stderr.isatty()
-        else structlog.processors.JSONRenderer()
-    )
-    processors: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso"),
-        structlog.processors.format_exc_info if not sys.stderr.isatty() else structlog.processors.StackInfoRenderer(),
-        renderer,
-    ]
-    structlog.configure(
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-
-
 def main() -> int:
     """Exit codes: 0 stopped as asked, 2 wrong settings, 3 the address is taken, 4 something needed does not answer."""
     try:
@@ -106,8 +91,8 @@ def main() -> int:
     except WrongSettingsError as error:
         print(error, file=sys.stderr)
         return 2
-    except OSError as error:
-        print(f"The address can't be bound: {error.strerror}. Set GATEWAY_PORT or GATEWAY_HOST, or use --port 0.", file=sys.stderr)
+    except _AddressError as error:
+        print(f"The address can't be bound: {error}. Set GATEWAY_PORT or GATEWAY_HOST, or use --port 0.", file=sys.stderr)
         return 3
     except GridweaveError as error:
         print(error, file=sys.stderr)

@@ -185,11 +185,11 @@ def with_uv(folder: Path) -> None:
 
 
 @contextmanager
-def standing(home: Path) -> Iterator[Rig]:
-    """The rig, and nothing left of it afterwards."""
+def standing(home: Path, **settings: str) -> Iterator[Rig]:
+    """The rig, and nothing left of it afterwards. settings: of its gateway, beside the common ones."""
     with_uv(home / "bin")
     ray = LocalRay(home / "ray", NODES[BIG])
-    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS})
+    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS, **settings})
     platform = None
     try:
         address = ray.ensure()

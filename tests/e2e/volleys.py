@@ -41,6 +41,7 @@ def marks_and_works(file: str, seconds: float, fail: bool) -> str:
 
 marks_and_works.__module__ = "__main__"  # as if it stood in a script
 
+
 @frozen
 class Kind:
     """phase, reason: of its end. seconds: of its work. gb: that it books. credits: what its user has, None: the common one's."""
@@ -172,13 +173,16 @@ class Volleys:
             self.sent.append(Sent(user, client, key, self.folder / key, kind))
             self.sent[-1].begin()
 
-    def settle(self) -> None:
-        """Wait for all; then nothing may be lost, leaked, run twice or charged twice, and the books prove themselves."""
+    def join(self) -> None:
+        """Wait until every job has ended and every client has been told so."""
         for each in self.sent:
             assert each.thread is not None
             each.thread.join(120)
             assert not each.thread.is_alive(), f"{each.key} has not ended: {each.status}"
             each.client.close()
+
+    def check(self) -> None:
+        """Nothing is lost, leaked, run twice or charged twice, and the books prove themselves."""
         for each in self.sent:
             each.check()
         for user in {each.user.id: each.user for each in self.sent}.values():
@@ -189,9 +193,9 @@ class Volleys:
         until(self.rig.idle, "every GPU free again, nothing quarantined")
 
     def _check_books(self, user: User, sent: list[Sent]) -> None:
-        had = {None: "1000"}.get(sent[0].kind.credits, sent[0].kind.credits)
+        had = "1000" if sent[0].kind.credits is None else sent[0].kind.credits
         spent = sum(charged(each.status).micro for each in sent if each.status)
         account = asked(user.client.account)
-        assert Credits.parse(str(had)).micro - spent == Credits.parse(account["balance"]).micro
+        assert Credits.parse(had).micro - spent == Credits.parse(account["balance"]).micro
         assert "0.000000" == account["held"]
         assert {each.ids[0] for each in sent if each.ids} == {job["id"] for job in user.client.jobs(limit=1000)}

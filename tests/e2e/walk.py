@@ -21,6 +21,14 @@ PATIENCE = 400  # looks, a twentieth of a second apart, for the gateway to die
 ROUND = 6  # points from one look at everything to the next
 
 
+NEEDED = {".delete": "refused", "agent.kill": "cancelled", "<jobs.cancel": "cancelled", "jobs.cancel<": "cancelled", "_flag": "exhausted"}
+
+
+def kinds(point: str) -> tuple[str, ...]:
+    """The jobs without which that point is not reached, and one more."""
+    return ("returns", *dict.fromkeys(kind for part, kind in NEEDED.items() if part in point))
+
+
 @contextmanager
 def restarts(rig: Rig) -> Iterator[None]:
     """Whatever happens to the gateway within, it is as before afterwards."""
@@ -46,9 +54,11 @@ class Walk:
         self._restart({LOG: str(log)})
         volleys = self._volleys()
         volleys.fire(*ALL)
-        volleys.settle()
-        time.sleep(1.1)  # a tick with nothing to bill, a round with something to forget
-        return sorted(set(log.read_text().split()))
+        volleys.join()
+        time.sleep(1.1)  # a round that has something to forget
+        calls = sorted(set(log.read_text().split()))
+        volleys.check()
+        return calls
 
     def die_at(self, points: Iterable[str], every: int = ROUND) -> None:
         """every: points until one gateway lives on. Raises AssertionError for a point that was not reached, or if anything is wrong."""
@@ -57,19 +67,20 @@ class Walk:
             batch, left = left[:every], left[every:]
             volleys = self._volleys()
             for point in batch:
-                self._die(point, volleys)
+                self._die(point, volleys, ALL if point is batch[0] else kinds(point))
             self._restart({})
             try:
-                volleys.settle()
+                volleys.join()
+                volleys.check()
             except BaseException as error:
                 error.add_note(f"after a death at each of {batch}")
                 raise
 
-    def _die(self, point: str, volleys: Volleys) -> None:
+    def _die(self, point: str, volleys: Volleys, kinds: tuple[str, ...]) -> None:
         log = self.folder / "reached"
         log.unlink(missing_ok=True)
         self._restart({FAILPOINT: point, LOG: str(log)})
-        volleys.fire(*ALL)
+        volleys.fire(*kinds)
         for _ in range(PATIENCE):
             if log.exists() and f"!{point}" in log.read_text().split():
                 return
