@@ -30,7 +30,7 @@ from core.turns import reserve_in_turn
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
 from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
 from ports.units import Span
-from ports.workloads import TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, RunId, RunState
+from ports.workloads import TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
 
 UNFINISHED = JobFilter(phases=frozenset(set(Phase) - TERMINAL))
 TROUBLES = 3  # jobs that may meet a service that does not answer until a round is cut short
@@ -350,10 +350,7 @@ class Scheduler:
             self._past.setdefault(job.id, set()).add(known.version)
         if self._bookings.follow(job):
             self._queue_moved = True
-        for run in job.status.runs:
-            if run.state is RunState.ENDED:
-                for name in dict.fromkeys(slot.node for slot in run.placement):
-                    self._orphans.add(name, run.id)
+        self._look_after(run for run in job.status.runs if run.state is RunState.ENDED)
         if job.status.phase in TERMINAL:
             self._drop(job.id)
             return
@@ -378,8 +375,16 @@ class Scheduler:
         self._read_again(job_id)
         return self._jobs.get(job_id)
 
+    def _look_after(self, runs: Iterable[Run]) -> None:
+        """What those may have left on their nodes is to be ended or forgotten there."""
+        for run in runs:
+            for name in dict.fromkeys(slot.node for slot in run.placement):
+                self._orphans.add(name, run.id)
+
     def _drop(self, job_id: str) -> None:
-        self._jobs.pop(job_id, None)
+        known = self._jobs.pop(job_id, None)
+        if known is not None:
+            self._look_after(known.status.runs)
         self._past.pop(job_id, None)
         self.queue.drop(job_id)
         self._settling.pop(job_id, None)

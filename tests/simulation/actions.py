@@ -63,6 +63,7 @@ MISHAPS = {
     "drain": 1,
     "gone": 2,
     "owner": 1,
+    "archive": 4,
 }
 
 

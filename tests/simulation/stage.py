@@ -27,7 +27,6 @@ class Stage(World):
 
     def __init__(self, fleet: Sequence[Row] = ONE_NODE, terms: Terms = TERMS, started: bool = True) -> None:
         super().__init__("stage", fleet=fleet, terms=terms)
-        self.keys = 0
         if started:
             self._begin()
             self.rounds()

@@ -109,6 +109,7 @@ class World:
         self.old: list[Process] = []
         self.paused: list[tuple[Process | None, Paused]] = []
         self.asked: list[tuple[Caller, Submission]] = []
+        self.keys = 0
         self.newest = 0
         self.steps = 0
         self.cancelled: set[str] = set()  # uids of jobs whose users were told that they will be cancelled
@@ -199,9 +200,10 @@ class World:
             {},
             "3.11.2",
             "3.1.0",
-            f"key-{len(self.asked)}",
-            f"body-{len(self.asked)}",
+            f"key-{self.keys}",
+            f"body-{self.keys}",
         )
+        self.keys += 1
         self.asked.append((caller, submission))
         return self._hand_in(caller, submission)
 
@@ -455,6 +457,16 @@ class World:
         """An operator says whose a machine is; with a label that says the same it changes nothing."""
         machine = self.machines[self._name(action)]
         return self._declare(NodeChange(machine.name, owner=machine.label_owner if action.b % 4 else ""))
+
+    def _archive(self, action: Action) -> str:
+        """Retention: the object of an ended job goes, and its key with it."""
+        ended = [job for job in self.stored() if job.status.phase in TERMINAL]
+        if not ended:
+            return ""
+        job = ended[action.a % len(ended)]
+        self.asked = [(caller, request) for caller, request in self.asked if job_id(caller.user, request.key) != job.id]
+        self.jobs.delete(job)
+        return job.id
 
     # ------------------------------------------------------------ afterwards
 

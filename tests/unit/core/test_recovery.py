@@ -173,6 +173,19 @@ def test_what_an_agent_reports_and_nobody_has_stored_is_killed_and_forgotten() -
     assert {} == stage.machines["n0"].runs
 
 
+def test_an_object_that_is_deleted_as_soon_as_it_has_ended_leaves_nothing_on_its_node() -> None:
+    """Retention may be faster than the scheduler's next look at it."""
+    stage = Stage()
+    job = stage.running()
+    stage.end(job)
+    stage.uploaded(job)
+    while stage.phase(job) is not Phase.COMPLETED:
+        stage.rounds()
+    stage.jobs.delete(stage.job(job))
+    stage.rounds(3)
+    assert {} == stage.machines["n0"].runs
+
+
 def test_an_orphan_is_only_what_a_fresh_read_says_is_one() -> None:
     """A successor that has not listed it yet, or a watch that is late, is no reason to kill."""
     stage = Stage()
