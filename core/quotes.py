@@ -31,8 +31,9 @@ def quote(house: House, ask: Ask, wanted: tuple[Pool, ...], fleet: Fleet, now: I
 
 
 def check_fits(fleet: Fleet, ask: Ask, wanted: tuple[Pool, ...]) -> None:
-    """Raise NeverFits if no GPU of the fleet could ever hold the ask. A fleet without GPUs refuses nothing: nodes may join."""
-    known = [node for node in fleet.nodes if node.gpus]
+    """Raise NeverFits if no GPU of the fleet could ever hold the ask. A fleet without GPUs of which it is known whose they are
+    refuses nothing: nodes may join."""
+    known = [node for node in fleet.nodes if node.gpus and node.record.status.owner]
     if not known:
         return
     largest = fleet.capacity().ledger.largest(ask, wanted)

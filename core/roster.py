@@ -86,7 +86,14 @@ class Roster:
         node.reports = {report.run: report for report in hello.runs}
         for report in hello.runs:
             node.ran[report.run] = max(report.ran, node.ran.get(report.run, Span(0)))
-        status = evolve(node.record.status, gpus=hello.gpus, agent=address, python=hello.python, cloudpickle=hello.cloudpickle)
+        status = evolve(
+            node.record.status,
+            gpus=hello.gpus,
+            agent=address,
+            epoch=self._epoch,  # written at once: a predecessor that wakes up finds it there
+            python=hello.python,
+            cloudpickle=hello.cloudpickle,
+        )
         node.record = evolve(node.record, status=status)
         self._judge(node)
         return node

@@ -10,6 +10,7 @@ runtime's business: it calls these methods one after another, and carries out wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from attrs import evolve, frozen
 
@@ -185,8 +186,10 @@ class Scheduler:
             while self._dirty:
                 job_id = next(iter(self._dirty))
                 again[job_id] = self._dirty.pop(job_id)
-                if self._guard(lambda job_id=job_id: self._advance(job_id)):  # type: ignore[misc]
+                if self._guard(partial(self._advance, job_id)):
                     del again[job_id]
+                else:
+                    self._dirty.pop(job_id, None)  # in the next round
         finally:
             self._dirty.update(again)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -115,12 +114,17 @@ class Faults:
     late: list[tuple[str, Callable[[], Any]]] = field(factory=list)
     log: list[str] = field(factory=list)
     hits: Counter[str] = field(factory=Counter)
+    fuse: int = 0  # that many I/Os from now, whatever it is called, `blows`; 0: none does
+    blows: Mode = Mode.CRASH
     _paused: Paused | None = None  # of the operation that runs now, if it may be paused
-    _safe: bool = False
 
     def io(self, what: str, effect: Callable[[], T]) -> T:
         """One I/O of the current operation: `what` is service and method, as in "store.replace"."""
-        mode = self.armed.get(what) if not self._safe else None
+        if self.fuse:
+            self.fuse -= 1
+            if not self.fuse:
+                self._break(self.blows, what, effect)
+        mode = self.armed.get(what)
         if mode is not None and (mode is not Mode.PAUSE or self._paused is not None):
             del self.armed[what]
             self._break(mode, what, effect)
@@ -147,15 +151,6 @@ class Faults:
     @property
     def may_pause(self) -> bool:
         return Mode.PAUSE in self.armed.values()
-
-    @contextmanager
-    def safe(self) -> Iterator[None]:
-        """Nothing breaks that is armed."""
-        self._safe = True
-        try:
-            yield
-        finally:
-            self._safe = False
 
     def start(self, act: Callable[[], object]) -> Paused | None:
         """Run an operation that may be paused; None if it ended without standing still. Raises what it raises."""

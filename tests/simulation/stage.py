@@ -40,7 +40,9 @@ class Stage(World):
     def rounds(self, count: int = 1, ms: int = 0) -> None:
         """Everything does its daily work so often; `ms` pass before each; every invariant holds after each."""
         for _ in range(count):
+            self.watch_silence()
             self.clock.ms += ms
+            self.watch_silence()
             self._beat(Action("beat"))
             check(self)
 

@@ -119,9 +119,12 @@ class World:
     def step(self, action: Action) -> None:
         self.steps += 1
         said = getattr(self, f"_{action.kind}")(action) or ""
+        self.watch_silence()
+        self._say(f"{self.steps:>5}", f"{action}  {said}")
+
+    def watch_silence(self) -> None:
         for machine in self.machines.values():
             machine.watch_silence()
-        self._say(f"{self.steps:>5}", f"{action}  {said}")
 
     def _say(self, what: str, said: str) -> None:
         """A line of the trace, and under it what was written and what was broken."""

@@ -1,0 +1,271 @@
+"""The roster: who answers, what the records say, and what the ledger may offer of it."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from core.ledger import VramLedger
+from core.roster import GRACE, NAP, Roster
+from ports.cluster import ClusterNode, Hello, ReportState, RunReport
+from ports.errors import StaleEpoch
+from ports.nodes import Gpu, NodeRecord, NodeSpec, NodeState, NodeStatus, Quarantine
+from ports.units import Mib, Span
+from ports.workloads import RunId, Slot
+from tests.memory.nodes import MemoryNodes
+
+GPU = Gpu(0, "A100", "nvidia", Mib(100))
+RUN, OTHER = RunId("job", 1), RunId("other", 1)
+LOST_AFTER = Span.of(seconds=90)
+SLOT = Slot("n1", 0, Mib(60))
+
+
+def seen(**more: object) -> ClusterNode:
+    return ClusterNode("n1", True, **{"owner": "org", **more})  # type: ignore[arg-type]
+
+
+def hello(*runs: RunReport, gpus: tuple[Gpu, ...] = (GPU,)) -> Hello:
+    return Hello("n1", "i1", 1, "3.11.7", "3.1.2", gpus, runs)
+
+
+class Crew:
+    def __init__(self, epoch: int = 1, records: MemoryNodes | None = None) -> None:
+        self.records = records or MemoryNodes()
+        self.ledger = VramLedger()
+        self.roster = Roster(self.records, self.ledger, epoch, Span(10_000), LOST_AFTER)
+        self.roster.load()
+        self.now = Span(0)
+        self.roster.pass_time(self.now)
+
+    def wait(self, seconds: int) -> None:
+        """As a scheduler that takes a round every second."""
+        for _ in range(seconds):
+            self.now += Span(1_000)
+            self.roster.pass_time(self.now)
+
+    def state(self) -> NodeState:
+        node = self.roster.get("n1")
+        assert node is not None
+        return node.record.status.state
+
+    def free(self) -> int:
+        node = self.ledger.view().nodes.get("n1")
+        return 0 if node is None or node.drain else node.free.n
+
+    def stored(self) -> NodeRecord:
+        found = self.records.get("n1")
+        assert found is not None
+        return found
+
+
+def test_a_node_offers_its_gpus_once_its_agent_has_said_hello() -> None:
+    crew = Crew()
+    assert 0 == crew.free()
+    crew.roster.up(seen(), hello(), "http://n1")
+    assert (NodeState.READY, 100) == (crew.state(), crew.free())
+    crew.roster.save_all(crew.now)
+    assert ("http://n1", 1, "org", (GPU,)) == (
+        crew.stored().status.agent,
+        crew.stored().status.epoch,
+        crew.stored().status.owner,
+        crew.stored().status.gpus,
+    )
+
+
+def test_a_successor_knows_the_gpus_of_a_silent_node_and_offers_nothing_of_them() -> None:
+    """Bookings of an earlier term are adopted on it; new ones are not made."""
+    first = Crew()
+    first.roster.up(seen(), hello(), "")
+    first.roster.save_all(first.now)
+    second = Crew(2, first.records)
+    assert 0 == second.free()
+    assert second.ledger.adopt(RUN, (SLOT,))
+    assert first.records.get("n1") == second.stored()
+
+
+def test_a_node_that_never_says_hello_to_a_new_term_is_shown_as_unreachable_after_a_moment() -> None:
+    """It may not even be among the engine's nodes any more, so that nobody tells that it is down."""
+    first = Crew()
+    first.roster.up(seen(), hello(), "")
+    first.roster.save_all(first.now)
+    second = Crew(2, first.records)
+    second.wait(GRACE.ms // 1000 + 1)
+    assert NodeState.UNREACHABLE is second.state()
+
+
+def test_silence_counts_only_while_somebody_is_awake_to_hear_it() -> None:
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    crew.roster.down("n1", "no answer")
+    crew.roster.pass_time(Span.of(hours=5))
+    assert NAP == crew.roster.view("n1", RUN).silent
+
+
+def test_a_node_that_answers_again_has_not_been_silent() -> None:
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    crew.roster.down("n1", "no answer")
+    crew.wait(50)
+    crew.roster.up(seen(), hello(), "")
+    assert Span(0) == crew.roster.view("n1", RUN).silent
+
+
+def test_a_lost_node_is_not_counted_on_and_counts_again_when_it_is_back() -> None:
+    """Jobs wait for a node that restarts, not for one that is gone."""
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    crew.roster.down("n1", "no answer")
+    crew.wait(80)
+    assert ("n1",) == crew.roster.capacity.names()
+    crew.wait(20)
+    assert () == crew.roster.capacity.names()
+    crew.roster.up(seen(), hello(), "")
+    assert ("n1",) == crew.roster.capacity.names()
+
+
+@pytest.mark.parametrize(
+    ("node", "answer", "word"),
+    [
+        (seen(owner=""), hello(), "owner"),
+        (seen(problem="the label gridweave.io/gpus is 'x'"), hello(), "label"),
+        (seen(), hello(gpus=()), "no GPU"),
+        (seen(), hello(gpus=(GPU, GPU)), "two GPUs"),
+        (seen(owner="nobody's"), hello(), "owner"),
+    ],
+)
+def test_a_node_of_which_something_can_not_be_told_gets_no_work_and_says_why(node: ClusterNode, answer: Hello, word: str) -> None:
+    """And it stops nobody else: one bad node must not end the scheduler."""
+    crew = Crew()
+    crew.roster.up(node, answer, "")
+    assert (NodeState.UNFIT, 0) == (crew.state(), crew.free())
+    crew.roster.save_all(crew.now)
+    assert word in crew.stored().status.reason
+
+
+def test_a_label_may_only_agree_with_the_record() -> None:
+    """A provider who relabels his machine can't take over another's name, nor the organisation's."""
+    crew = Crew()
+    crew.records.put_spec(NodeRecord("n1", NodeSpec(owner="provider:zoe")))
+    crew.roster.refresh_specs()
+    crew.roster.up(seen(), hello(), "")
+    assert NodeState.UNFIT is crew.state()
+    crew.roster.up(seen(owner="provider:zoe"), hello(), "")
+    assert (NodeState.READY, "provider:zoe") == (crew.state(), crew.roster.owner("n1"))
+
+
+def test_what_an_operator_sets_is_seen_and_the_scheduler_never_writes_over_it() -> None:
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    crew.roster.save_all(crew.now)
+    stored = crew.stored()
+    crew.records.put_spec(evolve(stored, spec=NodeSpec(drain=True)))
+    crew.roster.down("n1", "no answer")
+    crew.roster.save_all(crew.now)  # meets the operator's write
+    assert (True, NodeState.UNREACHABLE) == (crew.stored().spec.drain, crew.stored().status.state)
+    crew.roster.up(seen(), hello(), "")
+    assert 0 == crew.free()
+
+
+def test_running_times_are_kept_by_a_term_that_has_not_heard_of_the_run() -> None:
+    """They are charged already: a successor that ends the run as lost must bill no less."""
+    first = Crew()
+    first.roster.up(seen(), hello(RunReport(RUN, ReportState.RUNNING, Span(70_000), started=True)), "")
+    first.roster.save_all(Span(20_000))
+    assert {str(RUN): Span(70_000)} == first.stored().status.ran
+    second = Crew(2, first.records)
+    second.roster.down("n1", "no answer")
+    second.roster.save_all(Span(40_000))
+    third = Crew(3, first.records)
+    assert Span(70_000) == third.roster.view("n1", RUN).last_ran
+    third.roster.forget("n1", RUN)
+    third.roster.save_all(Span(60_000))
+    assert {} == third.stored().status.ran
+
+
+def test_an_older_report_that_comes_later_says_nothing() -> None:
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    newest = RunReport(RUN, ReportState.GONE, Span(9), stored=True)
+    crew.roster.reported("n1", (newest,), {})
+    for older in (RunReport(RUN, ReportState.RUNNING, Span(5)), RunReport(RUN, ReportState.GONE, Span(9))):
+        crew.roster.reported("n1", (older,), {RUN: Span(5)})
+        assert newest == crew.roster.view("n1", RUN).report
+    assert Span(9) == crew.roster.view("n1", RUN).last_ran
+
+
+def test_quarantine_takes_the_slots_from_everybody_and_is_lifted_once() -> None:
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    crew.roster.quarantine(RUN, [SLOT])
+    assert 40 == crew.free()
+    crew.roster.quarantine(RUN, [SLOT])
+    assert 40 == crew.free()
+    crew.roster.save_all(crew.now)
+    assert (Quarantine(str(RUN), 0, Mib(60)),) == crew.stored().status.quarantine
+    assert [True, False] == [crew.roster.lift("n1", RUN) for _ in range(2)]
+    assert 100 == crew.free()
+
+
+def test_a_record_that_a_newer_term_has_written_ends_this_one() -> None:
+    first = Crew(1)
+    first.roster.up(seen(), hello(), "")
+    first.roster.save_all(first.now)
+    second = Crew(2, first.records)
+    second.roster.up(seen(), hello(), "http://other")
+    second.roster.save_all(second.now)
+    first.roster.down("n1", "no answer")
+    with pytest.raises(StaleEpoch):
+        first.roster.save_all(first.now)
+    with pytest.raises(StaleEpoch):
+        first.roster.refresh_specs()
+
+
+def test_what_a_predecessor_noted_late_is_taken_over() -> None:
+    """It paused before it wrote the quarantine of a lost run, and the successor has read the record before that."""
+    first = Crew(1)
+    first.roster.up(seen(), hello(), "")
+    first.roster.save_all(first.now)
+    second = Crew(2, first.records)
+    for node in first.roster.quarantine(RUN, [SLOT]):
+        first.roster.reported("n1", (RunReport(OTHER, ReportState.RUNNING, Span(5_000), started=True),), {})
+        first.roster.save(node)
+    second.roster.up(seen(), hello(), "")
+    second.roster.save_all(second.now)
+    assert 40 == second.free()
+    assert (Quarantine(str(RUN), 0, Mib(60)),) == second.stored().status.quarantine
+
+
+def test_a_node_declared_gone_offers_nothing_and_its_times_stay_until_its_runs_are_settled() -> None:
+    crew = Crew()
+    crew.roster.up(seen(), hello(RunReport(RUN, ReportState.RUNNING, Span(3_000), started=True)), "")
+    crew.roster.quarantine(OTHER, [SLOT])
+    crew.roster.save_all(Span(20_000))
+    crew.records.put_spec(evolve(crew.stored(), spec=NodeSpec(gone=True)))
+    crew.roster.refresh_specs()
+    crew.roster.save_all(Span(40_000))
+    assert (NodeState.GONE, 0, ()) == (crew.state(), crew.free(), crew.stored().status.quarantine)
+    assert Span(3_000) == crew.roster.view("n1", RUN).last_ran
+    assert {str(RUN): Span(3_000)} == crew.stored().status.ran
+    assert {} == crew.ledger.quarantined()
+
+
+def test_a_record_is_written_only_when_it_changes() -> None:
+    """A fleet of a thousand nodes must not be a thousand writes per round."""
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    crew.roster.save_all(crew.now)
+    before = crew.stored().version
+    for second in range(60):
+        crew.roster.save_all(Span(second * 1_000))
+    assert before == crew.stored().version
+
+
+def test_a_deleted_record_is_made_again() -> None:
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    crew.roster.save_all(crew.now)
+    crew.records.delete("n1")
+    crew.roster.down("n1", "no answer")
+    crew.roster.save_all(crew.now)
+    assert NodeState.UNREACHABLE is crew.stored().status.state
+    assert NodeStatus().quarantine == crew.stored().status.quarantine

@@ -1,0 +1,287 @@
+"""Submit: one key, one job; a refusal leaves nothing behind; whoever dies half-way is finished by somebody else."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from attrs import evolve
+
+from core.callers import Caller, Plan
+from core.names import job_id, upload_key
+from core.submit import Submission
+from ports.blobs import input_key
+from ports.credits import user_account
+from ports.errors import CannotAfford, Invalid, KeyReused, NeverFits, Refused, Unavailable, VersionMismatch
+from ports.units import Credits, Span
+from ports.workloads import FUNDED, BlobRef, ConditionStatus, Phase
+from tests.simulation.faults import Crash, Mode
+from tests.simulation.services import digest
+from tests.simulation.stage import ONE_NODE, Stage
+from tests.simulation.world import TERMS
+
+FREE_OF_CHARGE = evolve(TERMS, credits_enabled=False)
+LABELLED_PROVIDER = (*ONE_NODE, ("n9", "provider:zoe", "H100", 80 * 1024, 1))
+
+
+def nothing_is_left(stage: Stage, user: str, request: Submission) -> None:
+    name = job_id(user, request.key)
+    assert stage.jobs.get(name) is None
+    assert Credits(0) == stage.money.account(user_account(user)).held
+    assert [] == list(stage.blobs.list(f"jobs/{name}/"))
+
+
+def test_an_accepted_submit_is_stored_funded_and_has_its_inputs_in_place() -> None:
+    """202 is a promise: whatever dies afterwards, the scheduler needs nothing of the gateway."""
+    stage = Stage()
+    done = stage.hand_in(Caller("ann"), stage.request())
+    assert done.created
+    job = stage.job(done.job.id)
+    assert (Phase.PENDING, True) == (job.status.phase, job.status.holds(FUNDED))
+    assert job.spec.hold == stage.money.account("user:ann").held
+    assert stage.blobs.stat(input_key(job.id, "function")) is not None
+    assert stage.blobs.stat(input_key(job.id, "args")) is not None
+
+
+def test_the_same_key_and_body_give_the_same_job_however_often() -> None:
+    """A client that got no answer asks again."""
+    stage = Stage()
+    request = stage.request(key="k")
+    first, second = stage.hand_in(Caller("ann"), request), stage.hand_in(Caller("ann"), request)
+    assert (True, False) == (first.created, second.created)
+    assert first.job.uid == second.job.uid
+    assert first.rate == second.rate
+    assert first.job.spec.hold == stage.money.account("user:ann").held
+
+
+def test_a_key_of_another_user_is_another_key() -> None:
+    stage = Stage()
+    jobs = {stage.hand_in(Caller(user), stage.request(key="k")).job.id for user in ("ann", "bob")}
+    assert 2 == len(jobs)
+
+
+def test_the_same_key_with_another_body_is_refused_and_the_first_job_stays() -> None:
+    """Else a typo in a client would return somebody the result of another request."""
+    stage = Stage()
+    first = stage.hand_in(Caller("ann"), stage.request(key="k", body="one"))
+    with pytest.raises(KeyReused):
+        stage.hand_in(Caller("ann"), stage.request(key="k", body="two"))
+    assert first.job.uid == stage.job(first.job.id).uid
+
+
+def test_a_replay_of_a_job_that_has_ended_gives_that_job() -> None:
+    stage = Stage()
+    request = stage.request(key="k")
+    name = stage.hand_in(Caller("ann"), request).job.id
+    stage.rounds(2)
+    stage.ready(name)
+    stage.rounds(2)
+    stage.completed(name)
+    again = stage.hand_in(Caller("ann"), request)
+    assert (False, Phase.COMPLETED) == (again.created, again.job.status.phase)
+
+
+@pytest.mark.parametrize("broken", ["no money", "no upload", "other size"])
+def test_a_refusal_leaves_nothing_behind_and_is_not_remembered(broken: str) -> None:
+    """No object that somebody would have to clean up, no credits that nobody gives back, no bytes that nobody reads."""
+    stage = Stage()
+    poor = stage.user("poor", credits=0 if broken == "no money" else 100)
+    request = stage.request()
+    if broken == "no upload":
+        request = evolve(request, args=BlobRef("f" * 64, 4))
+    if broken == "other size":
+        request = evolve(request, args=evolve(request.args, size=5))
+    with pytest.raises(CannotAfford if broken == "no money" else Invalid) as refused:
+        stage.hand_in(poor, request)
+    assert refused.value.remedy
+    nothing_is_left(stage, "poor", request)
+    stage.user("poor2")  # money and bytes come
+    stage.money.post("top-up", "grant", {"user:poor": Credits(10**9), "issue": Credits(-(10**9))})
+    stage.blobs.put(upload_key("poor", "f" * 64), [b"args"])
+    assert stage.hand_in(poor, evolve(request, args=evolve(request.args, size=4))).created
+
+
+def test_who_cannot_pay_is_told_what_is_needed_and_what_there_is() -> None:
+    stage = Stage()
+    with pytest.raises(CannotAfford) as refused:
+        stage.hand_in(stage.user("poor", credits=0), stage.request())
+    assert 0 == refused.value.have
+    assert refused.value.need > 0
+
+
+def test_a_refused_versions_mismatch_says_both_versions() -> None:
+    """A function pickled by one minor version of Python breaks in another in ways that nobody understands."""
+    stage = Stage()
+    for value, request in (
+        ("3.12.1", evolve(stage.request(), python="3.12.1")),
+        ("2.2.1", evolve(stage.request(), cloudpickle="2.2.1")),
+    ):
+        with pytest.raises(VersionMismatch) as refused:
+            stage.hand_in(Caller("ann"), request)
+        assert value in refused.value.client
+        nothing_is_left(stage, "ann", request)
+
+
+def test_a_patch_version_differs_freely() -> None:
+    stage = Stage()
+    assert stage.hand_in(Caller("ann"), evolve(stage.request(), python="3.11.99", cloudpickle="3.9.9")).created
+
+
+def test_what_no_gpu_could_ever_hold_is_refused_with_the_largest_that_could() -> None:
+    """Waiting for ever is the worst answer."""
+    stage = Stage()
+    with pytest.raises(NeverFits) as refused:
+        stage.hand_in(Caller("ann"), stage.request(gb=41))
+    assert 40 * 1024 == refused.value.largest
+
+
+def test_what_would_fit_when_others_have_ended_is_accepted() -> None:
+    stage = Stage()
+    stage.running(40, gpus=2)
+    assert stage.hand_in(Caller("ann"), stage.request(gb=40)).created
+
+
+def test_a_free_user_is_refused_provider_hardware_in_words() -> None:
+    stage = Stage(LABELLED_PROVIDER)
+    with pytest.raises(Refused):
+        stage.hand_in(Caller("ann"), stage.request(owner="provider:zoe"))
+    with pytest.raises(NeverFits):
+        stage.hand_in(Caller("ann"), stage.request(gb=80))
+    assert stage.hand_in(stage.user("pat", plan=Plan.PAID), stage.request(gb=80)).created
+
+
+def test_with_credits_off_nothing_is_held_and_the_job_runs() -> None:
+    stage = Stage(terms=FREE_OF_CHARGE)
+    poor = stage.user("poor", credits=0)
+    name = stage.running(caller=poor)
+    stage.completed(name)
+    job = stage.job(name)
+    assert (Phase.COMPLETED, Credits(0), Credits(0)) == (job.status.phase, job.spec.hold, job.status.charged)
+    assert [] == [entry for entry in stage.money._journal if entry.kind == "charge"]
+
+
+def test_of_many_submits_with_one_key_one_creates_and_all_get_its_job() -> None:
+    """The store's create-conflict is the lock; there is no other."""
+    stage = Stage()
+    request = stage.request(key="k")
+    with ThreadPoolExecutor(16) as pool:
+        done = list(pool.map(lambda _: stage.hand_in(Caller("ann"), request), range(64)))
+    assert 1 == sum(each.created for each in done)
+    assert {done[0].job.uid} == {each.job.uid for each in done}
+    assert all(each.job.status.holds(FUNDED) for each in done)
+    assert done[0].job.spec.hold == stage.money.account("user:ann").held
+
+
+def test_of_many_submits_with_one_key_that_nobody_can_pay_nothing_is_left() -> None:
+    """They refuse one another's objects as well as their own."""
+    stage = Stage()
+    poor, request = stage.user("poor", credits=0), stage.request(key="k")
+
+    def refused(_: int) -> bool:
+        try:
+            stage.hand_in(poor, request)
+        except (CannotAfford, Unavailable):
+            return True
+        return False
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(refused, range(64)))
+    nothing_is_left(stage, "poor", request)
+
+
+def test_of_two_submits_for_the_last_credits_one_is_refused() -> None:
+    """balance less open holds covers the amount, in one step."""
+    stage = Stage()
+    one = stage.hand_in(stage.user("rich"), stage.request()).job.spec.hold
+    name = "barely"
+    stage.user(name, credits=0)
+    stage.money.post("just-enough", "grant", {f"user:{name}": one + Credits(1), "issue": -(one + Credits(1))})
+
+    def accepted(_: int) -> bool:
+        try:
+            return stage.hand_in(Caller(name), stage.request()).created
+        except CannotAfford:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert 1 == sum(pool.map(accepted, range(8)))
+
+
+@pytest.mark.parametrize("mode", [Mode.CRASH, Mode.CRASH_AFTER, Mode.LOST, Mode.REFUSED])
+@pytest.mark.parametrize("retried", [True, False])
+def test_a_submit_that_died_anywhere_is_finished_by_a_retry_or_by_the_scheduler(mode: Mode, retried: bool) -> None:
+    """Between any two steps the gateway may be killed; one job comes of it at most, with one hold, and it runs."""
+    died = 0
+    for at in range(1, 40):
+        stage = Stage()
+        request = stage.request(key="k")
+        stage.faults.fuse, stage.faults.blows = at, mode
+        try:
+            stage.hand_in(Caller("ann"), request)
+        except (Crash, Unavailable):
+            died += 1
+        blown, stage.faults.fuse = stage.faults.fuse == 0, 0
+        if retried:
+            assert stage.hand_in(Caller("ann"), request).job.status.holds(FUNDED)
+        stage.clock.ms += TERMS.funding_bound.ms + 1
+        stage.rounds(5, ms=1_000)
+        jobs = stage.stored()
+        assert len(jobs) <= 1
+        assert sum((job.spec.hold for job in jobs), Credits(0)) == stage.money.account("user:ann").held
+        assert all(job.status.phase is Phase.ALLOCATED for job in jobs)
+        if not blown:
+            break
+    assert died > 5
+
+
+@pytest.mark.parametrize("mode", [Mode.CRASH, Mode.CRASH_AFTER, Mode.LOST, Mode.REFUSED])
+def test_a_refusal_that_died_anywhere_is_finished_by_the_scheduler(mode: Mode) -> None:
+    """Else the hold or the half-made object of a dead gateway would stay for ever."""
+    died = 0
+    for at in range(1, 60):
+        stage = Stage()
+        poor = stage.user("poor", credits=100)
+        request = evolve(stage.request(key="k"), args=BlobRef("f" * 64, 4))
+        stage.faults.fuse, stage.faults.blows = at, mode
+        try:
+            stage.hand_in(poor, request)
+        except (Crash, Unavailable):
+            died += 1
+        except Invalid:
+            pass
+        blown, stage.faults.fuse = stage.faults.fuse == 0, 0
+        stage.clock.ms += TERMS.funding_bound.ms + 1
+        stage.rounds(6, ms=2_100)
+        nothing_is_left(stage, "poor", request)
+        if not blown:
+            break
+    assert died > 5
+
+
+def test_a_job_that_was_refused_by_another_one_is_told_why() -> None:
+    """The gateway that decided died before it could say so."""
+    stage = Stage(started=False)
+    for text, status, error in (("CannotAfford", ConditionStatus.FALSE, CannotAfford), ("Invalid", ConditionStatus.FALSE, Invalid)):
+        request = stage.request()
+        job = stage.hand_in(Caller("ann"), request).job
+        marked = job.status.with_condition(FUNDED, status, stage.clock.now(), text, "because")
+        stage.jobs.replace(evolve(job, status=marked))
+        with pytest.raises(error, match="because"):
+            stage.hand_in(Caller("ann"), request)
+        nothing_is_left(stage, "ann", request)
+
+
+def test_bytes_that_an_earlier_job_of_the_same_key_left_are_not_taken_for_its_inputs() -> None:
+    """The keys of inputs are the job's id, and the id is that of the key."""
+    stage = Stage()
+    request = stage.request(key="k")
+    name = job_id("ann", "k")
+    stage.blobs.put(input_key(name, "function"), [b"something else"])
+    stage.hand_in(Caller("ann"), request)
+    assert request.function.sha256 == digest(b"".join(stage.blobs.get(input_key(name, "function"))))
+
+
+def test_a_hold_covers_the_preflight_time_of_the_dearest_pool() -> None:
+    stage = Stage()
+    done = stage.hand_in(Caller("ann"), stage.request())
+    assert done.rate.prorate_ceil(Span.of(minutes=1)) == done.job.spec.hold
