@@ -25,13 +25,23 @@ _FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})
 
 
 @frozen
+class Alarm:
+    """A charge that was refused: a bug somewhere. run: as text. why: in words."""
+
+    workload: str
+    run: str
+    user: str
+    why: str
+
+
+@frozen
 class Ticked:
-    """What one round did. posted: charges that changed something. refused: alarms, in words. flagged: jobs whose user has run dry."""
+    """What one round did. posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry."""
 
     runs: int = 0
     posted: int = 0
     stale: int = 0
-    refused: tuple[str, ...] = ()
+    refused: tuple[Alarm, ...] = ()
     flagged: int = 0
 
 
@@ -59,12 +69,16 @@ def tick(house: House, metering: Metering) -> Ticked:
                 runs=result.runs + 1,
                 posted=result.posted + (answer.state is ChargeState.POSTED),
                 stale=result.stale + (answer.state is ChargeState.STALE),
-                refused=result.refused + ((f"{charge.run}: {answer.detail}",) if answer.state is ChargeState.REFUSED else ()),
+                refused=result.refused + _alarms(job, charge, answer),
             )
     result = evolve(result, flagged=sum(_flag(house, user) for user in sorted(dry)))
     if unmetered:
         raise unmetered[0]
     return result
+
+
+def _alarms(job: Job, charge: Charge, answer: ChargeAnswer) -> tuple[Alarm, ...]:
+    return (Alarm(job.id, str(charge.run), job.spec.user, answer.detail),) if answer.state is ChargeState.REFUSED else ()
 
 
 def _charges(house: House, ran: dict[str, Span]) -> Iterator[tuple[Charge, Job]]:

@@ -22,6 +22,7 @@ from ports.errors import Conflict, GridweaveError, Refused, StaleEpoch, Unavaila
 from ports.leadership import Epochs
 from ports.units import Span
 from ports.workloads import Job
+from runtimes.batch.endings import note_end
 from runtimes.batch.events import Answered, Changed, Deposed, Event, NodeDown, NodeUp, Reported, Settled
 from runtimes.batch.link import POLL, NodeLink
 
@@ -117,6 +118,7 @@ class Term:
             case Reported(name, reports):
                 scheduler.reported(name, reports)
             case NodeUp(node, hello, address):
+                log.info("a node answers", node=node.name, gpus=len(hello.gpus), runs=len(hello.runs))
                 scheduler.node_up(node, hello, address)
             case NodeDown(name, why):
                 scheduler.node_down(name, why)
@@ -135,13 +137,13 @@ class Term:
 
     def _settle_one(self, job: Job) -> None:
         try:
-            settle(self.house, job)
+            note_end(settle(self.house, job))
         except Refused as error:
-            log.info("withdrawn", job=job.id, user=job.spec.user, why=str(error))
+            log.info("withdrawn", workload=job.id, user=job.spec.user, why=str(error))
         except GridweaveError as error:
-            log.warning("not settled yet", job=job.id, user=job.spec.user, error=str(error))
+            log.warning("not settled yet", workload=job.id, user=job.spec.user, error=str(error))
         except Exception:
-            log.exception("settling failed", job=job.id, user=job.spec.user)
+            log.exception("settling failed", workload=job.id, user=job.spec.user)
         finally:
             self._inbox.put(Settled(job.id))
 

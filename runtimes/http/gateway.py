@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -12,14 +13,15 @@ from rich.console import Console
 
 from ports.errors import GridweaveError
 from runtimes import failpoints, settings_table
+from runtimes.debug_bundle import write_bundle
 from runtimes.http.app import create_app
 from runtimes.http.assembly import gateway_services
 from runtimes.http.edge import Edge
 from runtimes.http.server import Server, listen
 from runtimes.http.services import Services
-from runtimes.log_lines import log_to_stderr
+from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.presence import Presence
-from runtimes.settings import Settings, WrongSettingsError, load
+from runtimes.settings import Loaded, Settings, WrongSettingsError, load
 from runtimes.state import state_folder
 from runtimes.wiring import stop_local_ray
 
@@ -44,6 +46,7 @@ def serve(
     demo_fleet: Annotated[str | None, Parameter(help='Imaginary GPUs, as in "2x4xA100-80GB:org,1x2xL4-24GB:provider:acme".')] = None,
     port: Annotated[int | None, Parameter(help="TCP port, in place of GATEWAY_PORT; 0 takes any free one.")] = None,
     print_settings: Annotated[bool, Parameter(negative="", help="Show every setting with its source, and exit.")] = False,
+    debug_bundle: Annotated[Path | None, Parameter(help="Write a zip for a bug report (no secrets), and exit.")] = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="", help="With --print-settings: as JSON.")] = False,
 ) -> int:
     """Serve the API of a GPU cluster. Settings come from the environment; --print-settings shows them."""
@@ -55,9 +58,22 @@ def serve(
         else:
             settings_table.as_table(loaded, Console(soft_wrap=not sys.stdout.isatty()))
         return 0
-    log_to_stderr()
+    if debug_bundle is not None:
+        return _bundle(loaded, debug_bundle)
+    log_to_stderr(last_lines(state_folder(loaded.settings.state_dir)))
     failpoints.check(os.environ)
     return run(loaded.settings)
+
+
+def _bundle(loaded: Loaded, file: Path) -> int:
+    log_to_stderr()
+    try:
+        write_bundle(loaded, file)
+    except OSError as error:
+        print(f"{file} can't be written: {error.strerror}. Name another file.", file=sys.stderr)
+        return 4
+    print(f"{file}: settings (secrets masked), versions, last log lines, nodes, unfinished jobs, audit of the journal")
+    return 0
 
 
 def run(settings: Settings) -> int:
