@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -26,7 +26,7 @@ class Estimate:
     reason: str
     short_by_mib: int
     pools: tuple[str, ...]
-    raw: Mapping[str, Any]
+    raw: Mapping[str, Any] = field(repr=False)
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> Estimate:
