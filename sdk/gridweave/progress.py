@@ -19,6 +19,7 @@ from gridweave.lines import Line
 from gridweave.streams import State
 
 _output = threading.Lock()
+_TAIL = 16 * 1024  # characters of the log that are remembered
 
 
 class Screen:
@@ -29,6 +30,7 @@ class Screen:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._line = Line(self._words, line)
         self._mid_line = False
+        self.tail = ""  # the end of what was shown
         self._started: float | None = None
         self._rate: Decimal | None = None
         self._place = ""
@@ -63,6 +65,7 @@ class Screen:
             else:
                 stream.write(self._decoder.decode(data))
                 stream.flush()
+        self.tail = (self.tail + data.decode("utf-8", "replace"))[-_TAIL:]
         self._mid_line = not data.endswith(b"\n")
         self._draw()
 
