@@ -12,6 +12,7 @@ from core.owners import pools
 from core.pricing import price
 from core.pricing import rate as rate_of
 from core.quotes import check_fits, quote
+from core.shortage import shortage
 from ports.credits import user_account
 from ports.units import Credits, Mib, Rate
 from ports.workloads import Ask, Placement, RunId
@@ -21,12 +22,15 @@ from ports.workloads import Ask, Placement, RunId
 class Estimate:
     """rate, hold: of the dearest pool allowed. placed_rate: where it would go now. reason, short_by: why nowhere.
 
+    balance: of the account. available: what of it no hold has set aside.
+
     It tells what an idle queue would do: jobs that wait already come first.
     """
 
     rate: Rate
     hold: Credits
     balance: Credits
+    available: Credits
     affordable: bool
     placement: Placement | None
     placed_rate: Rate | None
@@ -41,14 +45,16 @@ def estimate(house: House, caller: Caller, ask: Ask, fleet: Fleet) -> Estimate:
     check_fits(fleet, ask, wanted)
     now = house.clock.now()
     given = quote(house, ask, wanted, fleet, now)
-    account = house.credits.account(user_account(caller.user)) if given.billed else None
-    balance = account.balance - account.held if account is not None else Credits(0)
+    account = house.credits.account(user_account(caller.user)) if house.terms.credits_enabled else None
+    balance = account.balance if account is not None else Credits(0)
+    available = balance - account.held if account is not None else Credits(0)
     found = fleet.ledger().reserve(RunId("estimate", 1), ask, wanted)
     names = tuple(pool.owners for pool in wanted)
-    affordable = balance >= given.hold or not given.billed
+    affordable = available >= given.hold or not given.billed
     if isinstance(found, NoRoom):
-        return Estimate(given.rate, given.hold, balance, affordable, None, None, found.reason, found.short_by, names)
+        reason = shortage(fleet, ask, wanted) or found.reason
+        return Estimate(given.rate, given.hold, balance, available, affordable, None, None, reason, found.short_by, names)
     placed = Rate(0)
     if given.billed:
         placed = rate_of(price(found, fleet, house.tariffs.in_force(now), caller.user))
-    return Estimate(given.rate, given.hold, balance, affordable, found, placed, "", Mib(0), names)
+    return Estimate(given.rate, given.hold, balance, available, affordable, found, placed, "", Mib(0), names)

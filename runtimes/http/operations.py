@@ -136,9 +136,7 @@ OPERATIONS = (
         (),
         (413, 415, 422),
     ),
-    Operation(
-        "get", "/v1/jobs", "listJobs", "The caller's jobs, newest first.", (Answer(200, "A page.", views.JobList),), None, _LIST
-    ),
+    Operation("get", "/v1/jobs", "listJobs", "The caller's jobs, newest first.", (Answer(200, "A page.", views.JobList),), None, _LIST),
     Operation(
         "get", "/v1/jobs/{id}/status", "status", "A job's status.", (Answer(200, "The status.", views.JobView),), None, (_ID,), (404,)
     ),
@@ -171,9 +169,7 @@ OPERATIONS = (
         "post", "/v1/jobs/{id}/cancel", "cancel", "Ask for a job's end.", (Answer(202, "Flagged.", views.JobView),), None, (_ID,), (404,)
     ),
     Operation("get", "/v1/resources", "resources", "Every node and GPU.", (Answer(200, "One snapshot.", views.Resources),)),
-    Operation(
-        "get", "/v1/admin/nodes", "listNodes", "Nodes as admins see them.", (Answer(200, "The nodes.", views.AdminNodes),)
-    ),
+    Operation("get", "/v1/admin/nodes", "listNodes", "Nodes as admins see them.", (Answer(200, "The nodes.", views.AdminNodes),)),
     Operation(
         "put",
         "/v1/admin/nodes",
