@@ -18,6 +18,9 @@ from ports.units import Mib, Span
 from ports.workloads import Environment, Exit, RunId, Slot
 
 
+STARTING = "it is still being started"  # detail of an Unavailable that needs nothing but patience
+
+
 @frozen
 class ClusterNode:
     """A machine that the engine knows. name: from its label `gridweave.io/node`, else its host name.

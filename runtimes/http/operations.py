@@ -190,6 +190,7 @@ OPERATIONS = (
         (406,),
     ),
     Operation("get", "/v1/account", "account", "The caller's balance.", (Answer(200, "The account.", views.AccountView),)),
+    Operation("get", "/", "front", "Where to begin.", (Answer(200, "A page.", "text/html"),), open=True),
     Operation("get", "/healthz", "health", "Whether this process answers.", (Answer(200, "It does.", views.Health),), open=True),
     Operation(
         "get",
