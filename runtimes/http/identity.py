@@ -153,7 +153,7 @@ def _of_a_page(origin: str) -> Forbidden:
     return Forbidden(
         f"A web page of {origin!r:.80} may not act for whoever is on this machine: the request proves nobody's identity.",
         "Origin",
-        "Call from a program, or from a page on localhost; pages of other origins need a gateway with PLATFORM_TOKEN and a platform before it.",
+        "Call from a program or from a page on localhost; other pages need a gateway with PLATFORM_TOKEN, behind its platform.",
         origin[:200],
     )
 

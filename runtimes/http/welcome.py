@@ -18,7 +18,7 @@ from runtimes.http.services import Services
 from runtimes.settings import Scheduler, Settings
 
 LOOK_EVERY_S = 0.5
-_PATIENCE = 10  # looks from the first ready node on until the others are waited for no longer
+PATIENCE = 10
 
 
 def release() -> str:
@@ -29,12 +29,17 @@ def release() -> str:
         return "(not installed)"
 
 
-class Welcome:
-    """Made before the workers are forked; one of them says when the fleet is ready. url: of this gateway."""
+def _print(line: str) -> None:
+    print(line, flush=True)
 
-    def __init__(self, settings: Settings, url: str, folder: Path, say: Callable[[str], None] | None = None) -> None:
+
+class Welcome:
+    """Made before the workers are forked; one of them says when the fleet is ready. url: of this gateway. patience: looks
+    from the first ready node on until the others are waited for no longer."""
+
+    def __init__(self, settings: Settings, url: str, folder: Path, say: Callable[[str], None] = _print, patience: int = PATIENCE) -> None:
         self._settings, self._url, self._folder = settings, url, folder
-        self._say = say or _print
+        self._say, self._patience = say, patience
         self._expected = len(demo_nodes(settings.demo_fleet)) if settings.demo else 1
         self._first = multiprocessing.get_context("fork").Semaphore(1)
 
@@ -75,7 +80,7 @@ class Welcome:
             if fleet is not None:
                 looks += 1
                 here = sum(node.record.status.state is NodeState.READY for node in fleet.nodes)
-                if here >= self._expected or looks > _PATIENCE:
+                if here >= self._expected or looks > self._patience:
                     self._say(self.ready(fleet))
                     return
             pause.wait(LOOK_EVERY_S)
@@ -83,7 +88,3 @@ class Welcome:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)

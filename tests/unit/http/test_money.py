@@ -15,7 +15,6 @@ from ports.units import Credits, Span
 from ports.workloads import RunId
 from tests.unit.http.conftest import ALICE, Gateway, Make
 
-
 MONEY = {"balance": "18.499999", "held": "8.000000", "available": "10.499999"}
 
 
@@ -91,8 +90,8 @@ def test_status_tick_and_bill_agree_on_what_runs(make: Make) -> None:
     (listed,) = gateway.get("/v1/jobs").json()["jobs"]
     tick(gateway.house, SqliteMetering(open_credits(gateway.folder)))
     posted = [entry for entry in gateway.get("/v1/usage").json()["entries"] if entry["job"] == job.id]
-    assert (1_234_567, "0.002743") == (status["ran_ms"], status["charged"])
-    assert [(1_234_567, "-0.002743")] == [(entry["ran_ms"], entry["amount"]) for entry in posted]
+    assert (1_234_567, "2.743482") == (status["ran_ms"], status["charged"])
+    assert [(1_234_567, "-2.743482")] == [(entry["ran_ms"], entry["amount"]) for entry in posted]
     assert (status["ran_ms"], status["charged"]) == (listed["ran_ms"], listed["charged"])
     stored = gateway.house.workloads.get(job.id)
     assert stored is not None

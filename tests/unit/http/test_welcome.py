@@ -28,8 +28,8 @@ def test_the_terminal_is_told_what_takes_time_and_where_state_is(tmp_path: Path)
 def test_the_terminal_is_told_when_every_node_is_ready(gateway: Gateway, tmp_path: Path) -> None:
     """With what to type next; once, however many processes serve."""
     said: list[str] = []
-    welcome = Welcome(DEMO, "http://127.0.0.1:8200", tmp_path, said.append)
-    services = welcome.joined(evolve(gateway.services, not_ready=lambda: []))
+    welcome = Welcome(DEMO, "http://127.0.0.1:8200", tmp_path, said.append, patience=1_000_000)
+    services = welcome.joined(evolve(gateway.services, not_ready=list))
     gateway.node("n2", ("L4-24GB", 24), state=NodeState.UNREACHABLE)
     services.on_start()
     services.on_start()
