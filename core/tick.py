@@ -13,6 +13,7 @@ from attrs import evolve, frozen
 
 from core.charges import totals
 from core.house import House
+from core.inventory import running_times
 from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
 from ports.metering import Metering, Usage
@@ -49,10 +50,7 @@ def tick(house: House, metering: Metering) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
-    ran: dict[str, Span] = {}
-    for record in house.nodes.list():
-        for run, span in record.status.ran.items():
-            ran[run] = max(span, ran.get(run, Span(0)))  # of a gang's agents, the greatest counts
+    ran = running_times(house.nodes.list())
     result, dry, unmetered = Ticked(), set[str](), list[Unavailable]()
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):

@@ -17,7 +17,7 @@ from attrs import define, field
 from core.close import settle
 from core.house import House
 from core.schedule import Pace, Scheduler
-from ports.cluster import Cluster, Command
+from ports.cluster import STARTING, Cluster, Command
 from ports.errors import Conflict, GridweaveError, Refused, StaleEpoch, Unavailable
 from ports.leadership import Epochs
 from ports.units import Span
@@ -160,11 +160,13 @@ class Term:
                 self._inbox.put(Changed(changes))
 
     def _watch_cluster(self, epoch: int) -> None:
+        answered = False
         while not self._stop.is_set():
             try:
-                seen = self.cluster.nodes()
+                seen, answered = self.cluster.nodes(), True
             except Unavailable as error:
-                log.warning("the cluster can't be asked", error=str(error))
+                said = log.debug if error.detail == STARTING and not answered else log.warning
+                said("the cluster can't be asked", error=str(error))
                 seen = ()
             for node in seen:
                 link = self._links.get(node.name)

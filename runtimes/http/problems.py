@@ -61,7 +61,7 @@ TABLE: dict[type[errors.GridweaveError], Kind] = {
     refusals.NoResult: Kind(409, "no-result", "There is no result", _ended),
     errors.Invalid: Kind(400, "invalid", "The request is not valid"),
     errors.NotFound: Kind(404, "not-found", "Not found"),
-    errors.Forbidden: Kind(403, "forbidden", "The role does not allow this"),
+    errors.Forbidden: Kind(403, "forbidden", "This is not allowed to whoever asks"),
     errors.CannotAfford: Kind(402, "cannot-afford", "The balance does not cover it", _money),
     errors.NeverFits: Kind(422, "never-fits", "No GPU could ever hold it", lambda error: {"largest_mib": error.largest}),
     errors.VersionMismatch: Kind(409, "version-mismatch", "Versions of client and cluster differ", _versions),

@@ -28,7 +28,8 @@ def status_url(job: Job) -> str:
 
 
 def view(services: Services, job: Job) -> views.JobView:
-    return views.job_view(job, services.watch.fleet(), services.watch.position(job.id) or job.status.position)
+    watch = services.watch
+    return views.job_view(job, watch.fleet(), watch.position(job.id) or job.status.position, watch.ahead(job.id))
 
 
 def idempotency_key(services: Services, req: falcon.asgi.Request) -> str:
@@ -76,6 +77,7 @@ class Estimate:
                 rate_per_hour=views.hourly(given.rate),
                 hold=str(given.hold),
                 balance=str(given.balance),
+                available=str(given.available),
                 affordable=given.affordable,
                 placeable_now=given.placement is not None,
                 placement=views.slots(given.placement or (), fleet),
