@@ -17,12 +17,11 @@ from ports.units import Credits, Span
 from ports.workloads import RESULT_STORED, Job, Phase, RunState
 
 
-def settle(house: House, job: Job) -> None:
-    """Whatever remains to be done for a job that holds no GPU. Raises Refused, Conflict or Unavailable."""
+def settle(house: House, job: Job) -> Job:
+    """Whatever remains to be done for a job that holds no GPU; gives it as it is then. Raises Refused, Conflict or Unavailable."""
     if job.status.phase is Phase.PENDING:
-        fund(house, job)
-    elif job.status.phase is Phase.CLOSING:
-        close(house, job)
+        return fund(house, job)
+    return close(house, job) if job.status.phase is Phase.CLOSING else job
 
 
 def close(house: House, job: Job) -> Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
 
 from attrs import field, frozen
@@ -11,8 +11,8 @@ from attrs import field, frozen
 from core.fleet import LedgerView, unknown_gpu, unknown_node
 from core.ledger import VramLedger
 from ports.nodes import Gpu, NodeRecord, NodeState
-from ports.units import Mib
-from ports.workloads import Job, RunId, RunState, Slot
+from ports.units import Mib, Span
+from ports.workloads import Job, Run, RunId, RunState, Slot
 
 
 @frozen
@@ -47,6 +47,8 @@ class Fleet:
     live: tuple[Job, ...] = ()
     _gpus: dict[tuple[str, int], Gpu] = field(factory=dict)
     _owners: dict[str, str] = field(factory=dict)
+    _ran: dict[str, Span] = field(factory=dict)
+    _texts: dict[Hashable, str] = field(factory=dict, init=False, eq=False, repr=False)
 
     def gpu(self, node: str, index: int) -> Gpu:
         """Raises NotFound."""
@@ -60,6 +62,17 @@ class Fleet:
         found = self._owners.get(node)
         if found is None:
             raise unknown_node(node)
+        return found
+
+    def ran(self, run: Run) -> Span:
+        """How long it has run, as a biller would count it now: of a live run what its nodes have last told."""
+        return run.ran if run.state is RunState.ENDED else max(run.ran, self._ran.get(str(run.id), Span(0)))
+
+    def remembered(self, about: Hashable, make: Callable[[], str]) -> str:
+        """That text, made once per snapshot: many look at the same one."""
+        found = self._texts.get(about)
+        if found is None:
+            found = self._texts[about] = make()
         return found
 
     def versions(self) -> tuple[str, str]:
@@ -135,4 +148,13 @@ def fold(records: Iterable[NodeRecord], live: Iterable[Job]) -> Fleet:
             )
         )
     owners = {node.record.name: node.record.status.owner for node in nodes}
-    return Fleet(tuple(nodes), tuple(holding), gpus, owners)
+    return Fleet(tuple(nodes), tuple(holding), gpus, owners, running_times(node.record for node in nodes))
+
+
+def running_times(records: Iterable[NodeRecord]) -> dict[str, Span]:
+    """How long each live run has run, by its text; of a gang's agents, the greatest counts."""
+    ran: dict[str, Span] = {}
+    for record in records:
+        for run, span in record.status.ran.items():
+            ran[run] = max(span, ran.get(run, Span(0)))
+    return ran

@@ -14,7 +14,7 @@ def find(house: House, caller: Caller, job_id: str) -> Job:
     """Raises NotFound if there is none, or none of this caller's; an admin sees all."""
     job = house.workloads.get(job_id)
     if job is None or not (caller.admin or job.spec.user == caller.user):
-        raise NotFound("There is no such job.", "id", "`gridweave ps` lists your jobs.")
+        raise NotFound(f"There is no job {job_id!a:.80}.", "id", "`gridweave ps` lists your jobs.", job_id)
     return job
 
 

@@ -1,6 +1,6 @@
 """A gateway's reading copy of what is unfinished, kept fresh by the store's changes.
 
-It answers what would otherwise be a scan: a job's position in the queue, and which slots are held. It never
+It answers what would otherwise be a scan: a job's position in the queue, who is before it, and which slots are held. It never
 decides anything that the store has not.
 """
 
@@ -10,6 +10,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 from core.inventory import Fleet, fold
+from core.queue import Shape, shape_of
+from core.waiting import compete
 from ports.nodes import NodeRecord
 from ports.workloads import TERMINAL, Changes, Job, Phase, RunState
 
@@ -20,6 +22,7 @@ class Mirror:
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._queue: list[tuple[int, str]] = []
+        self._lines: dict[Shape, list[tuple[int, str]]] = {}
         self._live: dict[str, Job] = {}
 
     def apply(self, changes: Changes) -> tuple[Job, ...]:
@@ -40,6 +43,7 @@ class Mirror:
             self._jobs[job.id] = job
             if job.status.phase is Phase.PENDING:
                 insort(self._queue, (job.created_at.ms, job.id))
+                insort(self._lines.setdefault(shape_of(job), []), (job.created_at.ms, job.id))
             if any(run.state is not RunState.ENDED for run in job.status.runs):
                 self._live[job.id] = job
 
@@ -49,6 +53,14 @@ class Mirror:
         if job is None or job.status.phase is not Phase.PENDING:
             return 0
         return bisect_left(self._queue, (job.created_at.ms, job.id)) + 1
+
+    def ahead(self, job_id: str) -> int:
+        """How many earlier jobs wait for GPUs that this one could use; 0 if it does not wait."""
+        job = self._jobs.get(job_id)
+        if job is None or job.status.phase is not Phase.PENDING:
+            return 0
+        shape, place = shape_of(job), (job.created_at.ms, job.id)
+        return sum(bisect_left(line, place) for other, line in self._lines.items() if compete(shape, other))
 
     def waiting(self) -> int:
         """How many jobs wait."""
@@ -72,5 +84,9 @@ class Mirror:
         old = self._jobs.pop(job_id, None)
         self._live.pop(job_id, None)
         if old is not None and old.status.phase is Phase.PENDING:
-            at = bisect_left(self._queue, (old.created_at.ms, old.id))
-            del self._queue[at]
+            place, shape = (old.created_at.ms, old.id), shape_of(old)
+            line = self._lines[shape]
+            for each in (self._queue, line):
+                del each[bisect_left(each, place)]
+            if not line:
+                del self._lines[shape]

@@ -67,13 +67,21 @@ def check_ask(ask: Ask) -> None:
 
 def no_room(ask: Ask, pools: Sequence[Pool], closest: int) -> NoRoom:
     """The answer for an ask that no pool can hold now. closest: MiB per GPU that the best pool could give."""
-    what = " ".join(part for part in ("idle" if ask.exclusive else "", ask.vendor, ask.model, "GPU") if part)
-    shape = f"{ask.gpus} x {what} of one node" if ask.gpus > 1 else f"1 {what}"
-    gang = f" for each of {ask.workers} workers" if ask.workers > 1 else ""
-    have = f"the most that is free so is {Mib(closest)}" if closest else "none is free at all"
+    if closest:
+        have = f"the most that {f'{ask.gpus} of one node have' if ask.gpus > 1 else 'one has'} free is {Mib(closest)}"
+    elif ask.gpus > 1:
+        have = f"no node has {ask.gpus} with anything free" if not ask.exclusive else f"no node has {ask.gpus} idle ones"
+    else:
+        have = "none is idle" if ask.exclusive else "none has anything free"
     tried = tuple(pool.owners for pool in pools)
-    reason = f"No room for {shape} with {ask.mib}{gang} in {', then '.join(tried) or 'no pool'}: {have}."
-    return NoRoom(Mib(max(1, ask.mib.n - closest)), tried, reason)
+    return NoRoom(Mib(max(1, ask.mib.n - closest)), tried, f"{needs(ask)}; {have}.")
+
+
+def needs(ask: Ask) -> str:
+    """What an ask wants, as the beginning of a sentence that goes on with what there is."""
+    what = " ".join(part for part in ("idle" if ask.exclusive else "", ask.vendor, ask.model, "GPUs" if ask.gpus > 1 else "GPU") if part)
+    shape = f"{ask.gpus} {what} of one node with {ask.mib} free each" if ask.gpus > 1 else f"1 {what} with {ask.mib} free"
+    return f"Needs {f'{ask.workers} times ' if ask.workers > 1 else ''}{shape}"
 
 
 def _gang(nodes: dict[str, NodeView], ask: Ask) -> Placement | Closest:

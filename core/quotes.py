@@ -6,10 +6,10 @@ from attrs import frozen
 
 from core.house import House
 from core.inventory import Fleet
+from core.misfits import misfit
 from core.owners import SELF_HOST, Pool
 from core.pricing import dearest
 from core.pricing import hold as hold_for
-from ports.errors import NeverFits
 from ports.units import Credits, Instant, Rate
 from ports.workloads import Ask
 
@@ -36,14 +36,5 @@ def check_fits(fleet: Fleet, ask: Ask, wanted: tuple[Pool, ...]) -> None:
     known = [node for node in fleet.nodes if node.gpus and node.record.status.owner]
     if not known:
         return
-    largest = fleet.capacity().ledger.largest(ask, wanted)
-    if largest < ask.mib:
-        shape = f"{ask.gpus} GPU{'s' if ask.gpus > 1 else ''} with {ask.mib} each" + (f" ({ask.model})" if ask.model else "")
-        raise NeverFits(
-            f"No node of this fleet that you may use could ever hold {shape}.",
-            "vram",
-            f"The largest that could be given in this shape is {largest} per GPU; `gridweave gpus` shows the fleet."
-            if largest.n
-            else "There is none of this shape at any size; `gridweave gpus` shows the fleet.",
-            largest.n,
-        )
+    if fleet.capacity().ledger.largest(ask, wanted) < ask.mib:
+        raise misfit(fleet, ask, wanted)

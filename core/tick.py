@@ -13,6 +13,7 @@ from attrs import evolve, frozen
 
 from core.charges import totals
 from core.house import House
+from core.inventory import running_times
 from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
 from ports.metering import Metering, Usage
@@ -25,13 +26,23 @@ _FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})
 
 
 @frozen
+class Alarm:
+    """A charge that was refused: a bug somewhere. run: as text. why: in words."""
+
+    workload: str
+    run: str
+    user: str
+    why: str
+
+
+@frozen
 class Ticked:
-    """What one round did. posted: charges that changed something. refused: alarms, in words. flagged: jobs whose user has run dry."""
+    """What one round did. posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry."""
 
     runs: int = 0
     posted: int = 0
     stale: int = 0
-    refused: tuple[str, ...] = ()
+    refused: tuple[Alarm, ...] = ()
     flagged: int = 0
 
 
@@ -39,10 +50,7 @@ def tick(house: House, metering: Metering) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
-    ran: dict[str, Span] = {}
-    for record in house.nodes.list():
-        for run, span in record.status.ran.items():
-            ran[run] = max(span, ran.get(run, Span(0)))  # of a gang's agents, the greatest counts
+    ran = running_times(house.nodes.list())
     result, dry, unmetered = Ticked(), set[str](), list[Unavailable]()
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):
@@ -59,12 +67,16 @@ def tick(house: House, metering: Metering) -> Ticked:
                 runs=result.runs + 1,
                 posted=result.posted + (answer.state is ChargeState.POSTED),
                 stale=result.stale + (answer.state is ChargeState.STALE),
-                refused=result.refused + ((f"{charge.run}: {answer.detail}",) if answer.state is ChargeState.REFUSED else ()),
+                refused=result.refused + _alarms(job, charge, answer),
             )
     result = evolve(result, flagged=sum(_flag(house, user) for user in sorted(dry)))
     if unmetered:
         raise unmetered[0]
     return result
+
+
+def _alarms(job: Job, charge: Charge, answer: ChargeAnswer) -> tuple[Alarm, ...]:
+    return (Alarm(job.id, str(charge.run), job.spec.user, answer.detail),) if answer.state is ChargeState.REFUSED else ()
 
 
 def _charges(house: House, ran: dict[str, Span]) -> Iterator[tuple[Charge, Job]]:

@@ -17,6 +17,8 @@ from ports.nodes import Gpu
 from ports.units import Mib, Span
 from ports.workloads import Environment, Exit, RunId, Slot
 
+STARTING = "it is still being started"  # detail of an Unavailable that needs nothing but patience
+
 
 @frozen
 class ClusterNode:

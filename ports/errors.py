@@ -43,12 +43,16 @@ class Invalid(Refused):
 
 @frozen
 class NotFound(Refused):
-    """There is no such object for this caller."""
+    """There is no such object for this caller. `value`: what was asked for, as text, cut to 200 characters."""
+
+    value: str = field(default="", converter=_cut)
 
 
 @frozen
 class Forbidden(Refused):
-    """The caller lacks the role that this route needs."""
+    """The caller lacks the role that this route needs, or what speaks for him is not believed. `value` as in `Invalid`."""
+
+    value: str = field(default="", converter=_cut)
 
 
 @frozen

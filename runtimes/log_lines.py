@@ -1,23 +1,71 @@
 """How our processes log: JSON lines on stderr when nobody watches, colours when somebody does.
 
-Never the locals of a frame: they hold secrets.
+The last lines are kept in the state folder too, for a debug bundle. Never the locals of a frame: they hold secrets.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from collections.abc import MutableMapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import structlog
+from attrs import frozen
+
+KEPT_BYTES = 1024 * 1024  # of one file; there are at most two
 
 
-def log_to_stderr() -> None:
+@frozen
+class LastLines:
+    """A file of JSON lines that any number of processes add to; when it is full, it becomes the older of two."""
+
+    path: Path
+    limit: int = KEPT_BYTES
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """As a processor of structlog; what can't be kept is not kept, and nobody fails by it."""
+        shown = structlog.processors.format_exc_info(logger, method, dict(event))
+        with suppress(OSError):
+            self._add(str(structlog.processors.JSONRenderer()(logger, method, shown)))
+        return event
+
+    def _add(self, line: str) -> None:
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, line.encode(errors="backslashreplace") + b"\n")
+            full = os.fstat(handle).st_size > self.limit
+        finally:
+            os.close(handle)
+        if full:
+            os.replace(self.path, self.older)
+
+    @property
+    def older(self) -> Path:
+        return self.path.with_suffix(".older.jsonl")
+
+    def read(self) -> bytes:
+        """What is kept, oldest first."""
+        return b"".join(path.read_bytes() for path in (self.older, self.path) if path.exists())
+
+
+def last_lines(folder: Path) -> LastLines:
+    """Of the processes on that state folder."""
+    return LastLines(folder / "log.jsonl")
+
+
+def log_to_stderr(kept: LastLines | None = None) -> None:
     watched = sys.stderr.isatty()
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso"),
     ]
+    if kept is not None:
+        processors.append(kept)
     if watched:
         processors += [
             structlog.processors.StackInfoRenderer(),

@@ -276,14 +276,24 @@ class WrongSettingsError(Exception):
 
 @attrs.frozen
 class Loaded:
-    """The settings, and where each variable's value came from."""
+    """The settings, and where each variable's value came from. wrong: what is the matter with them, each an Invalid whose
+    field is the variable; a value that can't be read is replaced by its default."""
 
     settings: Settings
     sources: dict[str, str]
+    wrong: tuple[Invalid, ...] = ()
 
 
 def load(environment: Mapping[str, str], options: Mapping[str, str] | None = None) -> Loaded:
     """Read all settings. `options`: variable -> text, from the command line. Raises WrongSettingsError."""
+    loaded = inspect(environment, options)
+    if loaded.wrong:
+        raise WrongSettingsError(loaded.wrong)
+    return loaded
+
+
+def inspect(environment: Mapping[str, str], options: Mapping[str, str] | None = None) -> Loaded:
+    """The same for whoever only wants to see them: what is wrong is said, not raised."""
     given = options or {}
     demo = DEMO_DEFAULTS if "DEMO_FLEET" in given or "DEMO_FLEET" in environment else {}
     check = _Check()
@@ -293,9 +303,7 @@ def load(environment: Mapping[str, str], options: Mapping[str, str] | None = Non
     settings = ts.load_settings(Settings, loaders, processors=[check], converter=converter)
     broken = {error.field for error in check.wrong}
     wrong = [*check.wrong, *(error for error in contradictions(settings) if not broken & {error.field, _BASED_ON.get(error.field)})]
-    if wrong:
-        raise WrongSettingsError(wrong)
-    return Loaded(settings, check.sources)
+    return Loaded(settings, check.sources, tuple(wrong))
 
 
 _BASED_ON = {"ADMIN_TOKEN": "DEMO_FLEET", "GATEWAY_HOST": "PLATFORM_TOKEN"}  # what is wrong there would be blamed here too

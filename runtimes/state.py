@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -16,19 +18,14 @@ def state_folder(path: Path) -> Path:
 def house_secret(folder: Path) -> bytes:
     """Of which grants and agents' tokens are derived. The same for every process on one state folder."""
     file = folder / "secret"
-    try:
-        handle = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except FileExistsError:
-        return _read(file)
-    with os.fdopen(handle, "wb") as out:
-        out.write(secrets.token_hex(32).encode())
-    return _read(file)
-
-
-def _read(file: Path) -> bytes:
-    """Whole: a process that came between creation and writing looks again."""
-    for _ in range(1000):
-        found = file.read_bytes()
-        if len(found) == 64:
-            return found
-    raise ValueError(f"{file} is no secret of ours: remove it, and stop what runs on this state folder first")
+    if not file.exists():
+        handle, made = tempfile.mkstemp(dir=folder, prefix=".secret.")  # mode 0600
+        with os.fdopen(handle, "wb") as out:
+            out.write(secrets.token_hex(32).encode())
+        with suppress(FileExistsError):  # another process was faster
+            os.link(made, file)  # whole or not at all, whenever we are killed
+        os.unlink(made)
+    found = file.read_bytes()
+    if len(found) != 64:
+        raise ValueError(f"{file} is no secret of ours: remove it, and stop what runs on this state folder first")
+    return found

@@ -48,7 +48,8 @@ DEMO_CREDITS = Credits(1_000 * 1_000_000)
 
 @frozen
 class Wired:
-    """The ports of one process. secret: of the house. connect: makes the cluster's adapter for one term."""
+    """The ports of one process. secret: of the house. connect: makes the cluster's adapter for one term.
+    books: the proof of the journal, and the alarms."""
 
     house: House
     leadership: Leadership
@@ -56,6 +57,7 @@ class Wired:
     metering: Metering
     secret: bytes
     connect: Callable[[], Cluster]
+    books: Callable[[], dict[str, object]]
     _opened: ExitStack
 
     def host(self, settings: Settings) -> Host:
@@ -91,7 +93,11 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
     house = House(workloads, SqliteNodes(main), credits, tariffs, blobs, clock, SystemRandomness(), terms)
     leadership = FileLeadership(folder / "scheduler.lock", f"{os.getpid()}-{SystemRandomness().token()[:8]}")
-    wired = Wired(house, leadership, SqliteEpochs(main), SqliteMetering(money), secret, lambda: connect(settings, secret), opened)
+
+    def books() -> dict[str, object]:
+        return {"audit": credits.verify(), "alarms": credits.alarms()}
+
+    wired = Wired(house, leadership, SqliteEpochs(main), SqliteMetering(money), secret, lambda: connect(settings, secret), books, opened)
     points = Failpoints.read(os.environ)
     return wired if points is None else _with_failpoints(wired, points)
 

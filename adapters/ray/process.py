@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, cast
 
+from ports.cluster import STARTING
 from ports.errors import Unavailable
 from ports.units import Span
 
@@ -65,7 +66,7 @@ class DriverProcess:
         """Why there is no answer; a driver that won't give any more is killed."""
         if not child.connected:
             if child.age_s <= self._starts_within.seconds:
-                return "it is still being started"
+                return STARTING
             silence = f"no connection in {self._starts_within.seconds:g} s"
         child.kill(silence)
         return silence

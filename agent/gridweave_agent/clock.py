@@ -14,8 +14,3 @@ def boot_id() -> str:
     """The kernel's name of this boot: times of two boots are never subtracted."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
-
-
-def wall_ms() -> int:
-    """Milliseconds since the epoch, to compare with a grant's expiry; never with a run's time."""
-    return time.time_ns() // 1_000_000

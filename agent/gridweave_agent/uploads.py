@@ -2,6 +2,7 @@
 
 The cut of the log into chunks is recorded before a chunk is sent, so that a successor cuts the same. What can't be
 stored is tried for ever, with growing pauses, until a grant is renewed or the run is forgotten; nothing is lost by it.
+Whether a grant has expired is for the store to say: this machine's wall clock may be an hour off.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from gridweave_agent import clock
 from gridweave_agent.protocol import GONE
 from gridweave_agent.rundir import read_json, write_json
 from gridweave_agent.settings import Settings
@@ -122,7 +122,6 @@ class Uploads:
     def _step(self, plan: _Plan) -> float | None:
         """Upload one thing; seconds until the next look, None to wait for notice."""
         run = plan.run
-        grant = run.output
         if run.stored:
             return None
         gone = run.state == GONE  # looked at first: nothing comes after it, so that what is pending then is all
@@ -130,9 +129,6 @@ class Uploads:
             if gone:
                 self._finish(plan)
             return None if gone else self._patience(plan)
-        if grant.expires_ms and grant.expires_ms <= clock.wall_ms():
-            self._say(run, "the grant to store it has expired; a fresh one is awaited")
-            return None
         try:
             self._upload_next(plan)
         except (TransferError, OSError) as error:

@@ -20,8 +20,9 @@ from ports.errors import GridweaveError, Unavailable
 from ports.units import Span
 from runtimes import failpoints
 from runtimes.batch.term import Term
-from runtimes.log_lines import log_to_stderr
+from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.settings import Settings, WrongSettingsError, load
+from runtimes.state import state_folder
 from runtimes.wiring import Wired, wire
 
 app = App(name="python -m runtimes.batch", help=__doc__, help_format="plaintext")
@@ -97,7 +98,7 @@ def sweep(*, as_json: Json = False) -> int:
 
 def _open() -> tuple[Wired, Settings]:
     settings = load(os.environ).settings
-    log_to_stderr()
+    log_to_stderr(last_lines(state_folder(settings.state_dir)))
     failpoints.check(os.environ)
     return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}"), settings
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 import structlog
-from attrs import define, field
+from attrs import asdict, define, field
 
 from core.house import House
 from core.schedule import Pace
@@ -110,5 +110,5 @@ class Host:
                 log.exception("a billing round failed")
                 continue
             for alarm in done.refused:
-                log.error("a charge was refused", detail=alarm)
+                log.error("alarm", what="a charge was refused", **asdict(alarm))
             log.debug("billed", runs=done.runs, posted=done.posted, flagged=done.flagged)

@@ -70,6 +70,8 @@ class NodeLink:
                 self._tell(Deposed(error.newest))
                 return
             except Unavailable as error:
+                if self._agent is not None:
+                    log.warning("a node can't be asked", node=self.node.name, error=str(error))
                 self._agent = None
                 self._tell(NodeDown(self.node.name, str(error)))
             except Exception as error:

@@ -17,11 +17,12 @@ from attrs import define, field
 from core.close import settle
 from core.house import House
 from core.schedule import Pace, Scheduler
-from ports.cluster import Cluster, Command
+from ports.cluster import STARTING, Cluster, Command
 from ports.errors import Conflict, GridweaveError, Refused, StaleEpoch, Unavailable
 from ports.leadership import Epochs
 from ports.units import Span
 from ports.workloads import Job
+from runtimes.batch.endings import note_end
 from runtimes.batch.events import Answered, Changed, Deposed, Event, NodeDown, NodeUp, Reported, Settled
 from runtimes.batch.link import POLL, NodeLink
 
@@ -117,6 +118,7 @@ class Term:
             case Reported(name, reports):
                 scheduler.reported(name, reports)
             case NodeUp(node, hello, address):
+                log.info("a node answers", node=node.name, gpus=len(hello.gpus), runs=len(hello.runs))
                 scheduler.node_up(node, hello, address)
             case NodeDown(name, why):
                 scheduler.node_down(name, why)
@@ -135,13 +137,13 @@ class Term:
 
     def _settle_one(self, job: Job) -> None:
         try:
-            settle(self.house, job)
+            note_end(settle(self.house, job))
         except Refused as error:
-            log.info("withdrawn", job=job.id, user=job.spec.user, why=str(error))
+            log.info("withdrawn", workload=job.id, user=job.spec.user, why=str(error))
         except GridweaveError as error:
-            log.warning("not settled yet", job=job.id, user=job.spec.user, error=str(error))
+            log.warning("not settled yet", workload=job.id, user=job.spec.user, error=str(error))
         except Exception:
-            log.exception("settling failed", job=job.id, user=job.spec.user)
+            log.exception("settling failed", workload=job.id, user=job.spec.user)
         finally:
             self._inbox.put(Settled(job.id))
 
@@ -158,11 +160,13 @@ class Term:
                 self._inbox.put(Changed(changes))
 
     def _watch_cluster(self, epoch: int) -> None:
+        answered = False
         while not self._stop.is_set():
             try:
-                seen = self.cluster.nodes()
+                seen, answered = self.cluster.nodes(), True
             except Unavailable as error:
-                log.warning("the cluster can't be asked", error=str(error))
+                said = log.debug if error.detail == STARTING and not answered else log.warning
+                said("the cluster can't be asked", error=str(error))
                 seen = ()
             for node in seen:
                 link = self._links.get(node.name)

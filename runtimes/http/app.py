@@ -63,6 +63,7 @@ def _add_routes(app: falcon.asgi.App[Any, Any], services: Services) -> None:
         "/readyz": health.Ready(services),
         "/version": health.Version(services),
         "/metrics": health.Metrics(services),
+        "/": papers.Front(services.settings.gateway_url),
         "/openapi.json": papers.Document.of(services.settings.server_version),
         "/docs": papers.Docs(),
     }.items():

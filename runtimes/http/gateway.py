@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from ports.errors import GridweaveError
+from ports.errors import GridweaveError, Invalid
 from runtimes import failpoints, settings_table
+from runtimes.debug_bundle import write_bundle
 from runtimes.http.app import create_app
 from runtimes.http.assembly import gateway_services
 from runtimes.http.edge import Edge
 from runtimes.http.server import Server, listen
-from runtimes.http.services import Services
-from runtimes.log_lines import log_to_stderr
+from runtimes.http.welcome import Welcome, release
+from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.presence import Presence
-from runtimes.settings import Settings, WrongSettingsError, load
+from runtimes.settings import Loaded, Settings, WrongSettingsError, inspect, load
 from runtimes.state import state_folder
 from runtimes.wiring import stop_local_ray
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("gridweave-server")
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 class _AddressError(Exception):
     """The address can't be bound."""
 
 
-app = App(name="gridweave-gateway", help=__doc__, help_format="plaintext", version=_version)
+app = App(name="gridweave-gateway", help=__doc__, help_format="plaintext", version=release)
 
 
 @app.default
@@ -44,44 +38,76 @@ def serve(
     demo_fleet: Annotated[str | None, Parameter(help='Imaginary GPUs, as in "2x4xA100-80GB:org,1x2xL4-24GB:provider:acme".')] = None,
     port: Annotated[int | None, Parameter(help="TCP port, in place of GATEWAY_PORT; 0 takes any free one.")] = None,
     print_settings: Annotated[bool, Parameter(negative="", help="Show every setting with its source, and exit.")] = False,
+    debug_bundle: Annotated[Path | None, Parameter(help="Write a zip for a bug report (no secrets), and exit.")] = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="", help="With --print-settings: as JSON.")] = False,
 ) -> int:
     """Serve the API of a GPU cluster. Settings come from the environment; --print-settings shows them."""
     options = {name: str(value) for name, value in (("DEMO_FLEET", demo_fleet), ("GATEWAY_PORT", port)) if value is not None}
-    loaded = load(os.environ, options)
     if print_settings:
-        if as_json:
-            print(settings_table.as_json(loaded))
-        else:
-            settings_table.as_table(loaded, Console(soft_wrap=not sys.stdout.isatty()))
+        _show(inspect(os.environ, options), as_json)
         return 0
-    log_to_stderr()
+    loaded = load(os.environ, options)
+    if debug_bundle is not None:
+        return _bundle(loaded, debug_bundle)
+    log_to_stderr(last_lines(state_folder(loaded.settings.state_dir)))
     failpoints.check(os.environ)
     return run(loaded.settings)
 
 
+def _bundle(loaded: Loaded, file: Path) -> int:
+    log_to_stderr()
+    try:
+        write_bundle(loaded, file)
+    except OSError as error:
+        print(f"{file} can't be written: {error.strerror}. Name another file.", file=sys.stderr)
+        return 4
+    print(f"{file}: settings (secrets masked), versions, last log lines, nodes, unfinished jobs, audit of the journal")
+    return 0
+
+
 def run(settings: Settings) -> int:
-    """Bind and serve. Gives the exit code; raises _AddressError if the address can't be bound."""
+    """Bind and serve. Gives the exit code; raises _AddressError if the address can't be bound, and WrongSettingsError if
+    the state folder is in use for another fleet."""
     try:
         listener = listen(settings.host, settings.gateway_port)
     except OSError as error:
         raise _AddressError(error.strerror) from error
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
-    print(f"gridweave-gateway {settings.server_version} listens on {address}", flush=True)
+    folder, first = state_folder(settings.state_dir), os.getpid()
+    try:
+        presence = Presence(folder, settings.demo_fleet)
+    except Invalid as error:
+        listener.close()
+        raise WrongSettingsError([error]) from error
+    print(f"gridweave-gateway {release()} (clients are compared with {settings.server_version}) listens on {address}", flush=True)
+    welcome = Welcome(settings, address, folder) if sys.stdout.isatty() else None
     own = settings.gateway_url or address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - no bind here
 
     def make() -> Edge:
-        services: Services = gateway_services(settings, own)
-        return create_app(services)
+        services = gateway_services(settings, own)
+        return create_app(services if welcome is None else welcome.joined(services))
 
-    presence, first = Presence(state_folder(settings.state_dir)), os.getpid()
+    if welcome is not None:
+        welcome.begin()
     try:
         Server(settings, listener, make).run()
     finally:
         if os.getpid() == first and presence.leave() and settings.demo:  # the workers leave through here too
             stop_local_ray(settings)
     return 0
+
+
+def _show(loaded: Loaded, as_json: bool) -> None:
+    """A person at a terminal gets a table, a pipe lines that are not wrapped."""
+    if as_json:
+        print(settings_table.as_json(loaded))
+    elif sys.stdout.isatty():
+        settings_table.as_table(loaded, Console())
+    else:
+        print(settings_table.as_text(loaded))
+    if loaded.wrong:
+        print(WrongSettingsError(loaded.wrong), file=sys.stderr)
 
 
 def main() -> int:

@@ -1,14 +1,17 @@
 """Who is asking, and whether his client is of our major version.
 
 The platform's proxy says who it is, in headers; they count only if the request also carries the platform's
-secret. Without a secret the gateway listens on loopback only, and whoever is on this machine is believed.
+secret. Without a secret the gateway listens on loopback only, and whoever is on this machine is believed; but any web
+page that he opens is on this machine too. So a page of another origin is believed only what it can prove.
 """
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import re
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 import falcon.asgi
 from attrs import frozen
@@ -18,7 +21,7 @@ from ports.errors import Forbidden, Invalid
 from runtimes.http.refusals import Unauthenticated, UpgradeRequired
 from runtimes.settings import Settings
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/version", "/metrics", "/openapi.json", "/docs"})
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/version", "/metrics", "/openapi.json", "/docs"})
 GRANT_PREFIX = "/v1/blobs/"  # the URL itself is the permission
 
 _USER = re.compile(r"[!-+\--~]{1,128}", re.ASCII)  # printable, without space and comma
@@ -46,30 +49,34 @@ def only(headers: Headers, name: str) -> str | None:
 
 @frozen
 class Gate:
-    """What settings say about who may come in."""
+    """What settings say about who may come in. url: this gateway's own, as its operator has set it, "" if he has not."""
 
     platform_token: str
     admin_token: str
     server_version: str
     demo: bool
+    url: str = ""
 
     @staticmethod
     def of(settings: Settings) -> Gate:
-        return Gate(
-            settings.platform_token.get_secret_value(), settings.admin_token.get_secret_value(), settings.server_version, settings.demo
-        )
+        platform, admin = settings.platform_token.get_secret_value(), settings.admin_token.get_secret_value()
+        return Gate(platform, admin, settings.server_version, settings.demo, settings.gateway_url)
 
     def caller(self, headers: Headers) -> Caller:
-        """Raises Invalid on malformed identity headers and Unauthenticated if nobody is named."""
+        """Raises Invalid on malformed identity headers, Unauthenticated if nobody is named, and Forbidden if only the
+        place would speak for the caller and a web page of elsewhere asks."""
         headers = list(headers)
         user, role, plan = (only(headers, name) for name in ("X-User-Id", "X-User-Role", "X-User-Plan"))
         proof, bearer = only(headers, "X-Platform-Token"), only(headers, "Authorization")
         named = _named(user, role, plan)
-        counted = _same(proof or "", self.platform_token) if self.platform_token else True
+        foreign = self._foreign(only(headers, "Origin"))
+        counted = _same(proof or "", self.platform_token) if self.platform_token else not foreign
         if self._is_admin(bearer):
             return Caller(named.user if counted and user else "admin", Role.ADMIN, Plan.PAID)
         if counted and user:
             return named
+        if foreign and (self.demo or not self.platform_token):
+            raise _of_a_page(foreign)
         if self.demo:
             return Caller("demo", named.role if counted and role else Role.USER, named.plan if counted and plan else Plan.PAID)
         raise Unauthenticated(
@@ -91,6 +98,12 @@ class Gate:
             remedy = f"pip install --upgrade 'gridweave=={major}.*'"
             message = f"This client is gridweave {client}, the server is {self.server_version}: their major versions must agree."
             raise UpgradeRequired(message, "X-SDK-Version", remedy, client, self.server_version)
+
+    def _foreign(self, origin: str | None) -> str:
+        """The origin of a web page that is neither of this machine nor of this gateway; "" for every other request."""
+        if origin is None or _is_loopback(origin) or (self.url and _origin(origin) == _origin(self.url)):
+            return ""
+        return origin
 
     def _is_admin(self, bearer: str | None) -> bool:
         scheme, _, token = (bearer or "").partition(" ")
@@ -134,6 +147,35 @@ def _named(user: str | None, role: str | None, plan: str | None) -> Caller:
     if plan is not None and plan not in list(Plan):
         raise Invalid(f"X-User-Plan is {plan!r:.60}.", "X-User-Plan", f"Send one of {', '.join(Plan)}.", plan)
     return Caller(user or "", Role(role or "user"), Plan(plan or "free"))
+
+
+def _of_a_page(origin: str) -> Forbidden:
+    return Forbidden(
+        f"A web page of {origin!r:.80} may not act for whoever is on this machine: the request proves nobody's identity.",
+        "Origin",
+        "Call from a program or from a page on localhost; other pages need a gateway with PLATFORM_TOKEN, behind its platform.",
+        origin[:200],
+    )
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port. What can't be read equals nothing that a setting may hold."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return "", "", None
+    return parts.scheme, parts.hostname or "", port
+
+
+def _is_loopback(origin: str) -> bool:
+    scheme, host, _ = _origin(origin)
+    if scheme not in ("http", "https"):
+        return False
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _same(given: str, wanted: str) -> bool:

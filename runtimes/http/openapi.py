@@ -12,7 +12,7 @@ from runtimes.http.bodies.jobs import Payload
 from runtimes.http.operations import Answer, Operation, Param
 
 _REF = "#/components/schemas/{name}"
-_CLIENT_ERRORS = (400, 401, 426, 503)
+_CLIENT_ERRORS = (400, 401, 403, 426, 503)
 _REQUESTS = {each.body for each in operations.OPERATIONS if isinstance(each.body, type)}
 
 

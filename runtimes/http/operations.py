@@ -38,7 +38,7 @@ class Answer:
 
 @frozen
 class Operation:
-    """open: without identity and version gate. refusals: statuses of problems beside 400, 401, 426 and 503."""
+    """open: without identity and version gate. refusals: statuses of problems beside 400, 401, 403, 426 and 503."""
 
     method: str
     path: str
@@ -124,7 +124,7 @@ OPERATIONS = (
         (Answer(202, "It is queued.", views.SubmittedView),),
         SubmitBody,
         (_KEY,),
-        (402, 403, 409, 413, 415, 422),
+        (402, 409, 413, 415, 422),
     ),
     Operation(
         "post",
@@ -134,11 +134,9 @@ OPERATIONS = (
         (Answer(200, "The estimate.", views.EstimateView),),
         EstimateBody,
         (),
-        (403, 413, 415, 422),
+        (413, 415, 422),
     ),
-    Operation(
-        "get", "/v1/jobs", "listJobs", "The caller's jobs, newest first.", (Answer(200, "A page.", views.JobList),), None, _LIST, (403,)
-    ),
+    Operation("get", "/v1/jobs", "listJobs", "The caller's jobs, newest first.", (Answer(200, "A page.", views.JobList),), None, _LIST),
     Operation(
         "get", "/v1/jobs/{id}/status", "status", "A job's status.", (Answer(200, "The status.", views.JobView),), None, (_ID,), (404,)
     ),
@@ -171,9 +169,7 @@ OPERATIONS = (
         "post", "/v1/jobs/{id}/cancel", "cancel", "Ask for a job's end.", (Answer(202, "Flagged.", views.JobView),), None, (_ID,), (404,)
     ),
     Operation("get", "/v1/resources", "resources", "Every node and GPU.", (Answer(200, "One snapshot.", views.Resources),)),
-    Operation(
-        "get", "/v1/admin/nodes", "listNodes", "Nodes as admins see them.", (Answer(200, "The nodes.", views.AdminNodes),), refusals=(403,)
-    ),
+    Operation("get", "/v1/admin/nodes", "listNodes", "Nodes as admins see them.", (Answer(200, "The nodes.", views.AdminNodes),)),
     Operation(
         "put",
         "/v1/admin/nodes",
@@ -181,7 +177,7 @@ OPERATIONS = (
         "Declare a node's owner, drain it, or declare it gone.",
         (Answer(200, "The node.", views.AdminNodeView),),
         NodeBody,
-        refusals=(403, 413, 415),
+        refusals=(413, 415),
     ),
     Operation(
         "get",
@@ -194,6 +190,7 @@ OPERATIONS = (
         (406,),
     ),
     Operation("get", "/v1/account", "account", "The caller's balance.", (Answer(200, "The account.", views.AccountView),)),
+    Operation("get", "/", "front", "Where to begin.", (Answer(200, "A page.", "text/html"),), open=True),
     Operation("get", "/healthz", "health", "Whether this process answers.", (Answer(200, "It does.", views.Health),), open=True),
     Operation(
         "get",

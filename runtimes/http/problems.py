@@ -61,7 +61,7 @@ TABLE: dict[type[errors.GridweaveError], Kind] = {
     refusals.NoResult: Kind(409, "no-result", "There is no result", _ended),
     errors.Invalid: Kind(400, "invalid", "The request is not valid"),
     errors.NotFound: Kind(404, "not-found", "Not found"),
-    errors.Forbidden: Kind(403, "forbidden", "The role does not allow this"),
+    errors.Forbidden: Kind(403, "forbidden", "This is not allowed to whoever asks"),
     errors.CannotAfford: Kind(402, "cannot-afford", "The balance does not cover it", _money),
     errors.NeverFits: Kind(422, "never-fits", "No GPU could ever hold it", lambda error: {"largest_mib": error.largest}),
     errors.VersionMismatch: Kind(409, "version-mismatch", "Versions of client and cluster differ", _versions),
@@ -114,8 +114,22 @@ async def handle(req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Ex
         _unexpected(req, resp, error)
         return
     if kind.status == 503:
-        log.warning("unavailable", route=req.uri_template, method=req.method, what=str(known))
+        log.warning("unavailable", **_about(req, params), what=str(known))
+    elif kind.status not in _UNREMARKABLE:
+        said = {"why": _detail(known)} if isinstance(known, _OURS_ALONE) else {}
+        log.info("refused", **_about(req, params), status=kind.status, kind=kind.slug, field=getattr(known, "field", ""), **said)
     write(resp, kind.status, body_of(known, kind), headers_of(known))
+
+
+_UNREMARKABLE = (404, 416)  # people poll, and look for what is not there
+_OURS_ALONE = (errors.CannotAfford, errors.NeverFits, errors.VersionMismatch)  # whose words repeat nothing that a user wrote
+
+
+def _about(req: falcon.asgi.Request, params: dict[str, Any]) -> dict[str, Any]:
+    """Whose request it is, and about what, as far as it is known."""
+    caller = getattr(req.context, "caller", None)
+    workload = getattr(req.context, "workload", "") or str(params.get("id", ""))[:63]
+    return {"route": req.uri_template, "method": req.method, "user": caller.user if caller is not None else "", "workload": workload}
 
 
 def write(resp: falcon.asgi.Response, status: int, body: dict[str, Any], headers: dict[str, str]) -> None:
@@ -128,7 +142,7 @@ def write(resp: falcon.asgi.Response, status: int, body: dict[str, Any], headers
 
 def _unexpected(req: falcon.asgi.Request, resp: falcon.asgi.Response, error: Exception) -> None:
     incident = uuid.uuid4().hex
-    log.error("unexpected", incident=incident, route=req.uri_template, method=req.method, exc_info=error)
+    log.error("unexpected", incident=incident, **_about(req, {}), exc_info=error)
     said = {
         "type": "/problems/internal",
         "title": "Something went wrong on our side",

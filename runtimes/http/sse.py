@@ -15,6 +15,8 @@ from typing import Any
 from attrs import field, frozen
 from falcon.asgi import SSEvent
 
+from core.waiting import waiting
+from ports.errors import Unavailable
 from ports.workloads import TERMINAL, Job, Phase
 from runtimes.http.bodies import views
 from runtimes.http.followers import Feed, Feeds, ReadJob
@@ -117,10 +119,17 @@ class Follower:
         position = (self.services.watch.position(job.id) or job.status.position) if pending else 0
         return {
             "phase": job.status.phase.value,
-            "waiting": views.waiting(job, position),
+            "waiting": self._waiting(job) if pending else "",
             "position": position,
             "setup": views.setup(job),
         }
+
+    def _waiting(self, job: Job) -> str:
+        watch = self.services.watch
+        try:
+            return waiting(job, watch.fleet(), watch.ahead(job.id))
+        except Unavailable:  # nothing was read yet
+            return job.status.waiting
 
     async def _reread(self, feed: Feed, job: Job, since: float) -> Job:
         with contextlib.suppress(Exception):  # the store may be away for a while: what was known stays

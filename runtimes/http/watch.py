@@ -99,6 +99,10 @@ class Watch:
         with self._lock:
             return self._mirror.position(job_id)
 
+    def ahead(self, job_id: str) -> int:
+        with self._lock:
+            return self._mirror.ahead(job_id)
+
     def waiting(self) -> int:
         with self._lock:
             return self._mirror.waiting()

@@ -13,12 +13,13 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from gridweave.answers import facts_of
 from gridweave.downloads import Download, fetch
 from gridweave.estimates import Estimate
 from gridweave.options import Options
 from gridweave.payloads import INLINE, Payload
 from gridweave.streams import End, LogPiece, State, follow
-from gridweave.transport import Transport, facts_of
+from gridweave.transport import Transport
 
 DEFAULT_URL = "http://127.0.0.1:8200"
 _PAGE = 1024 * 1024

@@ -17,7 +17,9 @@ _chosen: list[Client] = []
 
 
 def use(client: Client | None) -> None:
-    """Let every decorated function of this process use that client; None: the environment's again."""
+    """Let every decorated function of this process use that client; None: the environment's again. Raises TypeError."""
+    if client is not None and not isinstance(client, Client):
+        raise TypeError(f"gw.use takes a client, not {client!r:.80}: gw.use(gw.Client(url, api_key))")
     _chosen[:] = [client] if client is not None else []
 
 

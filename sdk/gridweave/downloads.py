@@ -69,7 +69,7 @@ def fetch(transport: Transport, path: str, wait_s: float) -> Download | None:
                         return None
                     _receive(response, download, patience)
             except BrokenStreamError as broken:
-                patience.pause(broken.why)
+                patience.pause(broken.why, broken.at_most_s)
                 continue
             if not download.damaged():
                 return download

@@ -41,7 +41,7 @@ class Refused(GridweaveError):
         self.facts: dict[str, Any] = dict(facts or {})
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.message, self.remedy) if part)
+        return " ".join(part for part in (sentence(self.message) if self.remedy else self.message, self.remedy) if part)
 
 
 class NotFound(Refused):
@@ -90,3 +90,8 @@ class RemoteError(GridweaveError):
     def __init__(self, message: str, *, type: str = "", module: str = "", traceback: str = "") -> None:
         super().__init__(message)
         self.type, self.module, self.traceback = type, module, traceback
+
+
+def sentence(text: str) -> str:
+    """The text with a full stop, if it ends without any."""
+    return f"{text}." if text and text.rstrip()[-1:] not in (".", "?", "!", ":", "…") else text

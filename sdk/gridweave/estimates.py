@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -13,12 +13,14 @@ class Estimate:
     """The gateway's dry run. Money in credits.
 
     rate_per_hour: of the dearest hardware that the ask allows; placed_rate_per_hour: of the place it would get now.
-    hold: set aside at submit. placement: that place. reason: why there is none now. short_by_mib: the VRAM missing for one.
+    hold: set aside at submit. balance: of the account; available: what of it no hold has set aside, None if the gateway
+    does not say. placement: that place. reason: why there is none now. short_by_mib: the VRAM missing for one.
     """
 
     rate_per_hour: Decimal
     hold: Decimal
     balance: Decimal | None
+    available: Decimal | None
     affordable: bool
     placeable_now: bool
     placement: tuple[Mapping[str, Any], ...]
@@ -26,7 +28,7 @@ class Estimate:
     reason: str
     short_by_mib: int
     pools: tuple[str, ...]
-    raw: Mapping[str, Any]
+    raw: Mapping[str, Any] = field(repr=False)
 
     @staticmethod
     def read(facts: Mapping[str, Any]) -> Estimate:
@@ -35,6 +37,7 @@ class Estimate:
             rate_per_hour=Decimal(facts["rate_per_hour"]),
             hold=Decimal(facts["hold"]),
             balance=_money(facts.get("balance")),
+            available=_money(facts.get("available")),
             affordable=bool(facts.get("affordable", True)),
             placeable_now=bool(facts["placeable_now"]),
             placement=tuple(facts.get("placement") or ()),

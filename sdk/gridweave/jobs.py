@@ -11,6 +11,7 @@ from gridweave.client import Client
 from gridweave.errors import Refused
 from gridweave.outcomes import failure, value_of
 from gridweave.streams import LogPiece
+from gridweave.waiting import TwoWay, TwoWayIterator
 
 _WAIT = 60  # seconds of one question for the result
 TERMINAL = frozenset({"Completed", "Failed", "Cancelled"})
@@ -19,6 +20,7 @@ TERMINAL = frozenset({"Completed", "Failed", "Cancelled"})
 class Job:
     """One job. id: as the gateway knows it. It runs whether or not this handle is kept; `Job(id)` makes another.
 
+    Each method has an `.aio`, to be awaited: `await job.result.aio()`, `async for text in job.logs.aio(follow=True)`.
     Every method raises NotFound if there is no such job of the caller, and Unavailable.
     """
 
@@ -33,10 +35,12 @@ class Job:
     def __repr__(self) -> str:
         return f"Job({self.id!r})"
 
+    @TwoWay
     def status(self) -> dict[str, Any]:
         """What the gateway knows of it: phase, reason, placement, times, charges, exit."""
         return self._client.status(self.id)
 
+    @TwoWayIterator
     def logs(self, follow: bool = False) -> Iterator[str]:
         """Its log as text, in pieces as they come; bytes that are no UTF-8 are replaced. follow: until the job has ended."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -48,6 +52,7 @@ class Job:
         if rest:
             yield rest
 
+    @TwoWayIterator
     def log_bytes(self, follow: bool = False) -> Iterator[bytes]:
         """Its log as bytes."""
         if not follow:
@@ -57,27 +62,34 @@ class Job:
             if isinstance(happened, LogPiece):
                 yield happened.data
 
+    @TwoWay
     def result(self, timeout: float | None = None) -> Any:
         """Its value, once it has ended; raises the exception that its function raised.
 
         timeout: seconds to wait, None for ever. Raises TimeoutError, JobFailed, Cancelled.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _WAIT if until is None else max(0.0, until - time.monotonic())
-            try:
-                download = self._client.result(self.id, min(_WAIT, left))
-            except Refused as refused:
-                if refused.kind == "no-result":
-                    raise failure(refused, self.id) from None
-                raise
-            if download is not None:
-                return value_of(download, self.id)
-            if until is not None and time.monotonic() >= until:
-                raise TimeoutError(f"job {self.id} has not ended within {timeout} s")
-            if until is not None:
-                time.sleep(min(0.2, max(0.0, until - time.monotonic())))
+        return wait(self._client, self.id, timeout)
 
+    @TwoWay
     def cancel(self) -> dict[str, Any]:
         """Ask for its end, and give its status. It is Cancelled when its processes are gone."""
         return self._client.cancel(self.id)
+
+
+def wait(client: Client, job_id: str, timeout: float | None = None, *, log_shown: bool = False) -> Any:
+    """See Job.result. log_shown: the job's log was printed already, so that a failure need not repeat its end."""
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _WAIT if until is None else max(0.0, until - time.monotonic())
+        try:
+            download = client.result(job_id, min(_WAIT, left))
+        except Refused as refused:
+            if refused.kind == "no-result":
+                raise failure(refused, job_id, log_shown) from None
+            raise
+        if download is not None:
+            return value_of(download, job_id)
+        if until is not None and time.monotonic() >= until:
+            raise TimeoutError(f"job {job_id} has not ended within {timeout} s")
+        if until is not None:
+            time.sleep(min(0.2, max(0.0, until - time.monotonic())))

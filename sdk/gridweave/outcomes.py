@@ -7,6 +7,7 @@ process by itself (SystemExit, KeyboardInterrupt, a cancelled task's) is never r
 
 from __future__ import annotations
 
+import io
 import linecache
 import pickle
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 from gridweave.downloads import Download
 from gridweave.errors import Cancelled, GridweaveError, JobFailed, Refused, RemoteError
+from gridweave.exceptions import LenientUnpickler
 
 _FRAME = re.compile(r'(?P<indent> +)File "(?P<file>.+)", line (?P<line>\d+), in ')
 _CHAINED = ("direct cause of the following exception", "During handling of the above exception")
@@ -90,7 +92,7 @@ def _unpickled(data: Any) -> BaseException | None:
     if not isinstance(data, bytes):
         return None
     try:
-        error = pickle.loads(data)  # noqa: S301 - the exception of the user's own function
+        error = LenientUnpickler(io.BytesIO(data)).load()
     except Exception:
         return None
     return error if isinstance(error, BaseException) else None
@@ -103,8 +105,8 @@ def _note(error: BaseException, text: str) -> None:
         return
 
 
-def failure(refused: Refused, job_id: str) -> GridweaveError:
-    """How a job ended, from the gateway's answer that it has no result."""
+def failure(refused: Refused, job_id: str, log_shown: bool = False) -> GridweaveError:
+    """How a job ended, from the gateway's answer that it has no result. log_shown: its log need not be repeated."""
     facts = refused.facts
     reason, message = str(facts.get("reason") or ""), str(facts.get("message") or "")
     ended = facts.get("exit") or {}
@@ -114,7 +116,7 @@ def failure(refused: Refused, job_id: str) -> GridweaveError:
     error = JobFailed(f"Job {job_id} failed: {what}", job_id=job_id, reason=reason, exit=ended)
     if error.traceback:
         error.add_note(f"Remote traceback:\n{error.traceback.rstrip()}")
-    if error.log_tail:
+    if error.log_tail and not log_shown:
         error.add_note(f"Last lines of its log:\n{error.log_tail.rstrip()}")
     return error
 
@@ -124,6 +126,8 @@ def _in_words(ended: Mapping[str, Any]) -> str:
         return "it ran out of memory."
     if ended.get("signal"):
         return f"it was ended by {ended['signal']}."
+    if ended.get("code") == 0:
+        return "its process exited with code 0 before the function returned: no result came."
     if ended.get("code") is not None:
         return f"it exited with code {ended['code']}."
     return str(ended.get("message") or "")

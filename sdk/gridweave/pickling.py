@@ -16,8 +16,8 @@ from typing import IO, Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from gridweave.captures import CannotTravelError, explain, unfit
+from gridweave.decorated import Decorated, importable
 from gridweave.errors import Refused
-from gridweave.functions import Function, importable
 from gridweave.imports import imported_by
 from gridweave.payloads import Payload, TooLargeError, too_large
 
@@ -44,7 +44,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             raise CannotTravelError(obj, refusal)
         if isinstance(obj, ModuleType):
             self._needs.modules.add(obj.__name__)
-        elif isinstance(obj, (FunctionType, type, Function)):
+        elif isinstance(obj, (FunctionType, type, Decorated)):
             self._needs.modules.add(str(obj.__module__))
         if isinstance(obj, CodeType):
             return self._with_its_file(obj)
@@ -61,12 +61,12 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return make, tuple(code.co_filename if part == "<dynamic-code>" else part for part in parts), *rest
 
 
-def decorated(function: FunctionType) -> Function[..., Any] | None:
+def decorated(function: FunctionType) -> Decorated[..., Any] | None:
     """The decorated object that stands at this function's place in an importable module, if there is one."""
     found: Any = sys.modules.get(function.__module__)
     for part in function.__qualname__.split("."):
         found = getattr(found, part, None)
-    if isinstance(found, Function) and found.__wrapped__ is function and importable(found):
+    if isinstance(found, Decorated) and found.__wrapped__ is function and importable(found):
         return found
     return None
 

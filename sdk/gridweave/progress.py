@@ -15,10 +15,11 @@ from decimal import Decimal
 from types import TracebackType
 from typing import IO, Any, Self
 
+from gridweave.lines import Line
 from gridweave.streams import State
 
-_line_taken = threading.Lock()
 _output = threading.Lock()
+_TAIL = 16 * 1024  # characters of the log that are remembered
 
 
 class Screen:
@@ -27,9 +28,9 @@ class Screen:
     def __init__(self, name: str, log_to: IO[str] | None = None, line: bool = True) -> None:
         self._name, self._log_to = name, log_to
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._owns_line = line and sys.stderr is not None and sys.stderr.isatty() and _line_taken.acquire(blocking=False)
-        self._live: Any = None
+        self._line = Line(self._words, line)
         self._mid_line = False
+        self.tail = ""  # the end of what was shown
         self._started: float | None = None
         self._rate: Decimal | None = None
         self._place = ""
@@ -38,20 +39,22 @@ class Screen:
     @property
     def shown(self) -> bool:
         """Whether there is a line to draw."""
-        return bool(self._owns_line)
+        return self._line.shown
 
     def __enter__(self) -> Self:
         self._draw()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._erase()
-        if self._owns_line:
-            _line_taken.release()
+        self.close()
+
+    def close(self) -> None:
+        """Draw no line any more."""
+        self._line.close()
 
     def log(self, data: bytes) -> None:
         """Write a piece of the log, byte for byte where stdout takes bytes."""
-        self._erase()
+        self._line.erase()
         with _output:
             stream = self._log_to if self._log_to is not None else sys.stdout
             raw = getattr(stream, "buffer", None)
@@ -62,6 +65,7 @@ class Screen:
             else:
                 stream.write(self._decoder.decode(data))
                 stream.flush()
+        self.tail = (self.tail + data.decode("utf-8", "replace"))[-_TAIL:]
         self._mid_line = not data.endswith(b"\n")
         self._draw()
 
@@ -75,7 +79,7 @@ class Screen:
         self._text = _in_words(state)
         self._draw()
 
-    def __rich__(self) -> str:
+    def _words(self) -> str:
         from rich.markup import escape
 
         parts = [f"[bold]{escape(self._name)}[/bold]", escape(self._text), escape(self._place)]
@@ -87,21 +91,8 @@ class Screen:
         return " · ".join(part for part in parts if part)
 
     def _draw(self) -> None:
-        if not self._owns_line or self._live is not None or self._mid_line:
-            return
-        from rich.console import Console
-        from rich.live import Live
-        from rich.spinner import Spinner
-
-        shown = Spinner("dots", text=self)
-        console = Console(stderr=True)
-        self._live = Live(shown, console=console, transient=True, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False)
-        self._live.start()
-
-    def _erase(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if not self._mid_line:
+            self._line.draw()
 
 
 def place(placement: Any) -> str:

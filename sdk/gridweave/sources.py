@@ -28,7 +28,16 @@ SKIPPED_FOLDERS = frozenset(
 )
 OURS = "gridweave"
 _compiling = threading.Lock()  # warnings.catch_warnings is of the whole process
-_NODE_SIDE = ("__init__", "errors", "functions", "options", "version")  # what needs the standard library only
+_NODE_SIDE = (
+    "__init__",
+    "decorated",
+    "errors",
+    "functions",
+    "limits",
+    "options",
+    "version",
+    "ways",
+)  # what needs the standard library only
 
 
 def local_files(names: Iterable[str]) -> dict[str, Path]:

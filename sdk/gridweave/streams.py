@@ -93,7 +93,7 @@ def follow(transport: Transport, job_id: str, offset: int = 0) -> Iterator[LogPi
                         return
             raise BrokenStreamError(_ended_early())
         except BrokenStreamError as broken:
-            patience.pause(broken.why)
+            patience.pause(broken.why, broken.at_most_s)
 
 
 def _ended_early() -> Any:

@@ -16,16 +16,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gridweave.errors import NotFound, Refused, Unavailable
+from gridweave.answers import checked, unavailable
+from gridweave.errors import Refused, Unavailable
 from gridweave.version import __version__
 
 _AGAIN = frozenset({429, 502, 503, 504})
 _LONGEST_PAUSE = 15.0
-_REMEDIES = {  # where the gateway gave none
-    "unauthenticated": "Set GRIDWEAVE_API_KEY to a key of yours.",
-    "version-mismatch": "Run the client with the cluster's Python minor version and cloudpickle major version, in a virtual environment.",
-    "upgrade-required": "Upgrade: pip install --upgrade gridweave",
-}
+_FIRST = 5.0  # seconds; where nothing ever answered the address is wrong, or the gateway was not started
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -35,6 +32,7 @@ class Transport:
     def __init__(self, url: str, api_key: str | None, retry_for: float) -> None:
         self.url = _checked_url(url)
         self.retry_for = retry_for
+        self._answered = False
         own = {"User-Agent": f"gridweave/{__version__}", "X-SDK-Version": __version__}
         identity = {"Authorization": f"Bearer {_checked_key(api_key)}"} if api_key else {}
         timeout = httpx.Timeout(60, connect=10, pool=None)
@@ -69,16 +67,18 @@ class Transport:
         client = self._elsewhere if path.startswith(("http://", "https://")) else self._gateway
         given = {key: value for key, value in (params or {}).items() if value is not None}
         patience = Patience(self.retry_for if retry_for is None else retry_for)
+        mine = client is self._gateway
         while True:
             raw = content() if content is not None else None if body is None else encode(body)
             try:
                 timeout = httpx.Timeout(60, connect=10, read=read_timeout, pool=None)
                 response = client.request(method, path, content=raw, params=given or None, headers=own, timeout=timeout)
             except httpx.TransportError as error:
-                patience.pause(self._unreachable(error))
+                patience.pause(self._unreachable(error), at_most_s=self._bound(error) if mine else None)
                 continue
             except httpx.InvalidURL as error:
                 raise Refused(f"The gateway's address cannot be used: {error}", field="url", value=self.url) from error
+            self._answered = self._answered or mine
             if response.status_code not in _AGAIN:
                 return checked(response)
             patience.pause(unavailable(response))
@@ -89,6 +89,7 @@ class Transport:
         timeout = httpx.Timeout(60, connect=10, read=read_timeout, pool=None)
         try:
             with self._gateway.stream("GET", path, params=params, headers=headers, timeout=timeout) as response:
+                self._answered = True
                 if response.status_code >= 400:
                     response.read()
                     if response.status_code in _AGAIN:
@@ -96,7 +97,12 @@ class Transport:
                     checked(response)
                 yield response
         except httpx.TransportError as error:
-            raise BrokenStreamError(self._unreachable(error)) from error
+            raise BrokenStreamError(self._unreachable(error), self._bound(error)) from error
+
+    def _bound(self, error: httpx.TransportError) -> float | None:
+        """How long to go on trying in spite of this error, if that is not for the caller to say."""
+        never = not self._answered and isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+        return _FIRST if never else None
 
     def _unreachable(self, error: httpx.TransportError) -> Unavailable:
         if isinstance(error, (httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
@@ -109,11 +115,11 @@ class Transport:
 
 
 class BrokenStreamError(Exception):
-    """A stream ended before its time; `why` is what to raise when patience is over."""
+    """A stream ended before its time; `why` is what to raise when patience is over, after `at_most_s` seconds in any case."""
 
-    def __init__(self, why: Unavailable) -> None:
+    def __init__(self, why: Unavailable, at_most_s: float | None = None) -> None:
         super().__init__(str(why))
-        self.why = why
+        self.why, self.at_most_s = why, at_most_s
 
 
 class Patience:
@@ -125,16 +131,17 @@ class Patience:
 
     def succeeded(self) -> None:
         """Start anew: the other side answered."""
-        self._until = time.monotonic() + self._seconds
+        self._since = time.monotonic()
         self._tries = 0
 
-    def pause(self, why: Unavailable) -> None:
-        """Sleep before the next try, or raise `why`."""
+    def pause(self, why: Unavailable, at_most_s: float | None = None) -> None:
+        """Sleep before the next try, or raise `why`. at_most_s: patience is over after that many seconds in any case."""
         planned = min(5.0, 0.2 * 2**self._tries) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
         asked = getattr(why, "asked_pause", None)
         pause = min(_LONGEST_PAUSE, asked) if asked is not None else planned
         self._tries += 1
-        if time.monotonic() + pause > self._until:
+        seconds = self._seconds if at_most_s is None else min(self._seconds, at_most_s)
+        if time.monotonic() + pause > self._since + seconds:
             raise why
         time.sleep(pause)
 
@@ -142,61 +149,6 @@ class Patience:
 def encode(body: Mapping[str, Any]) -> bytes:
     """JSON in ASCII: also lone surrogates, as os.environ has them for bytes that are no UTF-8, survive."""
     return json.dumps(body, allow_nan=False).encode("ascii")
-
-
-def checked(response: httpx.Response) -> httpx.Response:
-    """The response if it is a success. Raises Refused, NotFound, or Unavailable for a 5xx."""
-    if response.status_code < 300:
-        return response
-    if response.status_code < 400:
-        raise _no_gateway(response, f"a redirect to {response.headers.get('location', 'nowhere')}")
-    if response.status_code >= 500:
-        raise unavailable(response)
-    facts = problem(response)
-    kind = str(facts.pop("type", "")).rpartition("/")[2] or "refused"
-    status = facts.pop("status", None) or response.status_code
-    title = facts.pop("title", "")
-    words = {key: str(facts.pop(key, "") or "") for key in ("field", "value", "remedy")}
-    message = str(facts.pop("detail", "") or title or f"The gateway answered {response.status_code} {response.reason_phrase}")
-    words["remedy"] = words["remedy"] or _REMEDIES.get(kind, "")
-    family = NotFound if response.status_code == 404 else Refused
-    raise family(message, kind=kind, status=int(status), facts=facts, **words)
-
-
-def facts_of(response: httpx.Response) -> dict[str, Any]:
-    """The JSON object that is the answer. Raises Refused if it is none: then there is no gateway at that address."""
-    try:
-        facts = json.loads(response.content)
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict):
-        raise _no_gateway(response, f"{response.headers.get('content-type', 'something')} that is no answer of a gateway")
-    return facts
-
-
-def _no_gateway(response: httpx.Response, what: str) -> Refused:
-    url = f"{response.url.scheme}://{response.url.netloc.decode('ascii')}"
-    return Refused(f"{url} answers with {what}.", kind="no-gateway", field="url", value=url, remedy="Is GRIDWEAVE_URL right?")
-
-
-def unavailable(response: httpx.Response) -> Unavailable:
-    """The error of a 429 or 5xx, with the pause that the gateway asked for."""
-    facts = problem(response)
-    said = facts.get("detail") or facts.get("title") or f"{response.status_code} {response.reason_phrase}"
-    asked = response.headers.get("retry-after", "")
-    error = Unavailable(f"The gateway cannot serve now: {said}", float(asked) if asked.isdigit() else 5)
-    if asked.isdigit():
-        error.asked_pause = float(asked)  # type: ignore[attr-defined]
-    return error
-
-
-def problem(response: httpx.Response) -> dict[str, Any]:
-    """The fields of a problem+json body; empty if it is none."""
-    try:
-        facts = json.loads(response.content)
-    except ValueError:
-        return {}
-    return facts if isinstance(facts, dict) else {}
 
 
 def _checked_url(url: str) -> str:

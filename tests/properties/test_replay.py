@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
+from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ KINDS = (("A", 40), ("B", 48), ("B", 80))
 
 asks = st.builds(
     Ask,
-    st.sampled_from([1, 7, 20, 40, 48, 80, 81]).map(Mib),
+    st.sampled_from([7, 20, 30, 40, 48, 80, 81]).map(Mib),
     gpus=st.sampled_from([1, 1, 1, 2, 3]),
     workers=st.sampled_from([1, 1, 2]),
     model=st.sampled_from([None, None, "A", "B"]),
@@ -36,7 +38,7 @@ fleets = st.lists(st.tuples(st.sampled_from(OWNERS), st.sampled_from(KINDS), st.
     lambda nodes: tuple(Machine(f"n{at}", model, gpus, Mib(mib), owner) for at, (owner, (model, mib), gpus) in enumerate(nodes))
 )
 traces = st.lists(
-    st.tuples(st.integers(0, 50), st.integers(0, 40), asks, st.sampled_from(["a", "u"]), st.sampled_from(["free", "paid"])), max_size=25
+    st.tuples(st.integers(0, 12), st.integers(0, 40), asks, st.sampled_from(["a", "u"]), st.sampled_from(["free", "paid"])), max_size=25
 ).map(lambda rows: [Submission(f"j{at:02}", Instant(come), Span(ran), ask, *who) for at, (come, ran, ask, *who) in enumerate(rows)])
 tariffs = st.builds(
     Tariff,
@@ -81,19 +83,42 @@ def test_every_job_is_placed_or_refused_and_no_gpu_is_ever_overbooked(
     assert capacity(machines) == found.fleet == sum(node.free.n for node in ledger.view().nodes.values())
 
 
-@given(fleets, traces, tariffs)
-def test_nobody_is_overtaken_on_a_gpu_that_he_could_have_used(
-    machines: tuple[Machine, ...], jobs: list[Submission], tariff: Tariff
-) -> None:
+def crowd(dice: random.Random) -> tuple[tuple[Machine, ...], list[Submission]]:
+    """A small mixed fleet, and more jobs at a time than it can hold, some of them picky."""
+    kinds = [(dice.choice(OWNERS), *dice.choice(KINDS)) for _ in range(4)]
+    machines = tuple(Machine(f"n{at}", model, dice.randrange(1, 4), Mib(mib), owner) for at, (owner, model, mib) in enumerate(kinds))
+    jobs = [
+        Submission(
+            f"j{at:02}",
+            Instant(dice.randrange(30)),
+            Span(dice.randrange(1, 20)),
+            Ask(Mib(dice.choice((7, 20, 40, 48, 80))), dice.choice((1, 1, 2)), model=dice.choice((None, None, "A", "B"))),
+            "u",
+            dice.choice(("free", "paid")),
+        )
+        for at in range(30)
+    ]
+    return machines, jobs
+
+
+def test_nobody_is_overtaken_on_a_gpu_that_he_could_have_used() -> None:
     """First come, first served: a later job passes one that goes on waiting only on GPUs that are of no use to that one."""
-    found, owned = placed(replay(new_ledger(machines), jobs, tariff)), {each.name: each for each in machines}
-    for at, earlier in enumerate(found):
-        ask, wanted = earlier.submission.ask, pools(earlier.submission.user, earlier.submission.plan, earlier.submission.ask.owner)
-        for later in found[at + 1 :]:
-            if later.booked_at is not None and earlier.booked_at is not None and later.booked_at < earlier.booked_at:
-                for node in (owned[slot.node] for slot in later.placement):
-                    use = any(pool.has(node.owner) for pool in wanted) and ask.model in (None, node.model) and node.total >= ask.mib
-                    assert not use, (earlier, later)
+    passed = 0
+    for seed in range(100):
+        machines, jobs = crowd(random.Random(seed))
+        found = placed(replay(new_ledger(machines), jobs, Tariff(1, Instant(0), 0, 1)))
+        for earlier, later in combinations(found, 2):
+            if (later.booked_at or Instant(0)) < (earlier.booked_at or Instant(0)):
+                passed += 1
+                used = [each for each in machines if any(slot.node == each.name for slot in later.placement)]
+                assert not any(of_use(earlier.submission, node) for node in used), (seed, earlier, later)
+    assert passed > 100  # else it has shown nothing
+
+
+def of_use(job: Submission, node: Machine) -> bool:
+    """Whether a GPU of that node could hold a share of the job, were it idle."""
+    mine = any(pool.has(node.owner) for pool in pools(job.user, job.plan, job.ask.owner))
+    return mine and job.ask.model in (None, node.model) and node.total >= job.ask.mib
 
 
 @given(fleets, traces, tariffs)

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 from attrs import evolve, field, frozen
 
+from core.charges import cost
 from core.inventory import Fleet
+from core.waiting import waiting
 from ports.errors import NotFound
 from ports.tariffs import Price
-from ports.units import Instant, Rate, Span
-from ports.workloads import TERMINAL, Exit, Job, Phase, Placement, Run, RunState
+from ports.units import Credits, Instant, Rate, Span
+from ports.workloads import FUNDED, HOLD_VOIDED, TERMINAL, Exit, Job, Phase, Placement, Run, RunState
 
 HOUR = Span.of(hours=1)
 
@@ -73,7 +75,8 @@ class ResultView:
 
 @frozen
 class JobView:
-    """A job as its user sees it. setup: what the node does while the job is Allocated."""
+    """A job as its user sees it. setup: what the node does while the job is Allocated. ran_ms, charged: so far, while it
+    runs. hold: set aside at submit; held: what of it still is."""
 
     id: str
     name: str
@@ -94,6 +97,7 @@ class JobView:
     rate_per_hour: str | None
     tariff: int | None
     hold: str
+    held: str
     charged: str
     exit: ExitView | None
     result: ResultView | None
@@ -122,11 +126,13 @@ class SubmittedView:
 
 @frozen
 class EstimateView:
-    """rate_per_hour: of the dearest pool that the ask allows. reason: why it would not be placed now."""
+    """rate_per_hour: of the dearest pool that the ask allows. balance: of the account; available: what of it no hold has
+    set aside, so what affordable is about. reason: why it would not be placed now."""
 
     rate_per_hour: str
     hold: str
     balance: str
+    available: str
     affordable: bool
     placeable_now: bool
     placement: list[SlotView]
@@ -231,10 +237,13 @@ class Usage:
 
 @frozen
 class AccountView:
+    """held: set aside for unfinished jobs. available: balance less held."""
+
     user: str
     plan: str
     balance: str
     held: str
+    available: str
     credits_enabled: bool
 
 
@@ -287,31 +296,33 @@ def _of_gpu(fleet: Fleet, node: str, index: int) -> tuple[str, str]:
         return "", ""
 
 
-def job_view(job: Job, fleet: Fleet, position: int) -> JobView:
-    """position: in the queue as the live copy knows it; 0 if it does not wait."""
+def job_view(job: Job, fleet: Fleet, position: int, ahead: int = 0) -> JobView:
+    """position: in the queue as the live copy knows it, 0 if it does not wait. ahead: earlier jobs for the same GPUs."""
     status, run = job.status, job.status.run
+    reason, message = verdict(job)
     ended = run is not None and run.state is RunState.ENDED
     return JobView(
         id=job.id,
         name=job.spec.name,
         user=job.spec.user,
         phase=status.phase.value,
-        reason=status.reason,
-        message=status.message,
-        waiting=waiting(job, position),
+        reason=reason,
+        message=message,
+        waiting=waiting(job, fleet, ahead),
         position=position if status.phase is Phase.PENDING else 0,
         attempt=status.attempt,
         created_at=instant(job.created_at),
         started_at=instant(run.started_at) if run is not None else None,
         finished_at=instant(run.ended_at) if run is not None and ended and status.phase in TERMINAL | {Phase.CLOSING} else None,
-        ran_ms=sum(each.ran.ms for each in status.runs),
+        ran_ms=sum(fleet.ran(each).ms for each in status.runs),
         setup=setup(job),
         placement=slots(run.placement, fleet) if run is not None else [],
         conditions=[ConditionView(each.type, each.status.value, each.reason, each.message, instant(each.at)) for each in status.conditions],
         rate_per_hour=_rate(run.price) if run is not None else None,
         tariff=run.price.tariff if run is not None and run.price.lines else None,
         hold=str(job.spec.hold),
-        charged=str(status.charged),
+        held=str(held(job)),
+        charged=str(charged(job, fleet)),
         exit=exit_view(run),
         result=ResultView(status.result.size, status.result.sha256, status.result.raised) if status.result is not None else None,
         cancel_requested_at=instant(status.cancel),
@@ -324,12 +335,26 @@ def brief(view: JobView) -> JobView:
     return view if view.exit is None else evolve(view, exit=evolve(view.exit, traceback="", log_tail=""))
 
 
-def waiting(job: Job, position: int) -> str:
-    """What a Pending job waits for: as the scheduler says, who looks at the first of each line only; else its turn."""
-    if job.status.phase is not Phase.PENDING:
-        return ""
-    earlier = f"{position - 1} earlier job{'s wait' if position > 2 else ' waits'}"
-    return job.status.waiting or (f"Waits for its turn: {earlier}." if position > 1 else "")
+def verdict(job: Job) -> tuple[str, str]:
+    """Reason and message: of the end, or of what will lead to it."""
+    status = job.status
+    if status.cancel is not None and status.phase in (Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING):
+        return "Cancelling", "Its user has asked for its end; it is Cancelled when all of its processes are gone."
+    return status.reason, status.message
+
+
+def held(job: Job) -> Credits:
+    """What is still set aside for it."""
+    status = job.status
+    given_back = status.phase in TERMINAL or status.holds(HOLD_VOIDED)
+    return job.spec.hold if job.spec.billed and status.holds(FUNDED) and not given_back else Credits(0)
+
+
+def charged(job: Job, fleet: Fleet) -> Credits:
+    """What it has cost: the bill's total once it has ended, before that what a billing round would post now."""
+    if job.status.phase in TERMINAL or not job.spec.billed:
+        return job.status.charged
+    return sum((cost(run.price, fleet.ran(run)) for run in job.status.runs), start=Credits(0))
 
 
 def setup(job: Job) -> str:

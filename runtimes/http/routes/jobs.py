@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import falcon
 import falcon.asgi
+import structlog
 from attrs import frozen
 
-from core import jobs
+from core import jobs, names
 from core.callers import Caller
 from core.estimate import estimate
 from ports.errors import Forbidden, Invalid
@@ -19,6 +20,7 @@ from runtimes.http.queries import Query, job_id
 from runtimes.http.services import Services
 
 _SUBMIT_S = 60.0
+log = structlog.get_logger("gridweave.jobs")
 
 
 def status_url(job: Job) -> str:
@@ -26,7 +28,8 @@ def status_url(job: Job) -> str:
 
 
 def view(services: Services, job: Job) -> views.JobView:
-    return views.job_view(job, services.watch.fleet(), services.watch.position(job.id) or job.status.position)
+    watch = services.watch
+    return views.job_view(job, watch.fleet(), watch.position(job.id) or job.status.position, watch.ahead(job.id))
 
 
 def idempotency_key(services: Services, req: falcon.asgi.Request) -> str:
@@ -44,11 +47,13 @@ class Submit:
     async def on_post(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """202 with the job, also when an earlier request with the same key made it."""
         caller, key = caller_of(req), idempotency_key(self.services, req)
+        req.context.workload = names.job_id(caller.user, key)
         said = received(await transfers.json_body(req, MAX_BODY), key)
         fleet = self.services.watch.fleet()
         pool = self.services.pools.writes
         made = await pool.run(payloads.store_and_submit, self.services.house, caller, said, fleet, deadline_s=_SUBMIT_S)
         job = made.job
+        log.info("submitted", workload=job.id, user=caller.user, created=made.created, hold=str(job.spec.hold))
         resp.status = falcon.HTTP_202
         resp.location = status_url(job)
         rate = views.hourly(made.rate)
@@ -72,6 +77,7 @@ class Estimate:
                 rate_per_hour=views.hourly(given.rate),
                 hold=str(given.hold),
                 balance=str(given.balance),
+                available=str(given.available),
                 affordable=given.affordable,
                 placeable_now=given.placement is not None,
                 placement=views.slots(given.placement or (), fleet),

@@ -11,6 +11,7 @@ from attrs import asdict, frozen
 
 from core.callers import Caller, Role
 from ports.credits import Entry, owner_account, user_account
+from ports.units import Credits
 from runtimes.http.bodies import views
 from runtimes.http.identity import caller_of
 from runtimes.http.queries import Query
@@ -28,11 +29,12 @@ class Account:
         caller = caller_of(req)
         Query(req, ())
         enabled = self.services.house.terms.credits_enabled
-        balance = held = "0.000000"
+        balance = held = Credits(0)
         if enabled:
             account = await self.services.pools.credits.run(self.services.house.credits.account, user_account(caller.user))
-            balance, held = str(account.balance), str(account.held)
-        resp.data = views.encode(views.AccountView(caller.user, caller.plan.value, balance, held, enabled))
+            balance, held = account.balance, account.held
+        money = (str(balance), str(held), str(balance - held))
+        resp.data = views.encode(views.AccountView(caller.user, caller.plan.value, *money, enabled))
 
 
 @frozen

@@ -1,11 +1,9 @@
-"""The command line, `gridweave`.
-
-Exit codes: 0 ok; 1 the job failed; 2 usage, or refused by the gateway; 3 the gateway is unavailable; 4 the job was cancelled;
-5 there is no such job; 70 a fault of this program; 130 interrupted.
-"""
+"""The command line, `gridweave`. Its exit codes are in exits.py."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,20 +11,12 @@ from typing import NoReturn
 
 from cyclopts import CycloptsError
 
+from gridweave.commands import exits
 from gridweave.commands.app import app
-from gridweave.commands.output import Output
-from gridweave.errors import Cancelled, GridweaveError, JobFailed, NotFound, Refused, Unavailable
+from gridweave.commands.output import Output, unheard
+from gridweave.errors import GridweaveError, Refused
 
-INTERRUPTED = 130
-FAULT = 70
-_CODES: tuple[tuple[type[BaseException], int], ...] = (
-    (NotFound, 5),
-    (Refused, 2),
-    (Unavailable, 3),
-    (JobFailed, 1),
-    (Cancelled, 4),
-    (GridweaveError, 1),
-)
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def main() -> NoReturn:
@@ -41,20 +31,38 @@ def run(arguments: Sequence[str]) -> int:
         code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
-        output.error(Refused(str(error), kind="usage", remedy="See gridweave --help."))
-        return 2
+        return _told(output, Refused(str(error), kind="usage", remedy="See gridweave --help."))
     except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # `| head` has seen enough; nothing more can be written, also not at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return exits.INTERRUPTED
+    except BrokenPipeError:  # `gridweave ps | head -1` has seen enough
+        _discard()
+        return exits.OK
     except GridweaveError as error:
-        output.error(error)
-        return next(code for family, code in _CODES if isinstance(error, family))
+        return _told(output, error)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            return _told(output, unheard(error))
         if os.environ.get("GRIDWEAVE_DEBUG"):
             raise
         words = f"This is a fault of gridweave itself: {type(error).__name__}: {error}"
-        output.error(Refused(words, kind="fault", remedy="GRIDWEAVE_DEBUG=1 shows where."))
-        return FAULT
-    return code if isinstance(code, int) else 0
+        return _told(output, Refused(words, kind="fault", remedy="GRIDWEAVE_DEBUG=1 shows where."))
+    return code if isinstance(code, int) else exits.OK
+
+
+def _told(output: Output, error: GridweaveError) -> int:
+    """Its exit code, once it was told as far as somebody listens."""
+    code = exits.code_of(error)
+    if code in (exits.UNWRITABLE, exits.READER_GONE):
+        _discard()
+    with contextlib.suppress(OSError):
+        output.error(error)
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        return code
+    _discard()
+    return code
+
+
+def _discard() -> None:
+    """Let nothing more be written to stdout, also not at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

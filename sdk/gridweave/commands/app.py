@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from cyclopts import App, Parameter
 
+from gridweave.commands.exits import WORDS
 from gridweave.commands.fleet import estimate, gpus
-from gridweave.commands.jobs import cancel, logs, ps, result, status
+from gridweave.commands.jobs import cancel, status
+from gridweave.commands.logs import logs
 from gridweave.commands.money import bill
+from gridweave.commands.ps import ps
+from gridweave.commands.results import result
 from gridweave.commands.submit import submit
 from gridweave.commands.versions import version
 from gridweave.version import __version__
@@ -15,9 +19,9 @@ app = App(
     name="gridweave",
     help=(
         "Run Python functions on the exact GPUs of a shared cluster.\n\n"
-        "The gateway is GRIDWEAVE_URL (default http://127.0.0.1:8200), your key GRIDWEAVE_API_KEY.\n\n"
-        "Exit codes: 0 ok, 1 the job failed, 2 usage or refused, 3 unavailable, 4 cancelled, 5 not found, 130 interrupted."
+        "The gateway is GRIDWEAVE_URL (default http://127.0.0.1:8200), your key GRIDWEAVE_API_KEY."
     ),
+    help_epilogue=WORDS,
     version=__version__,
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),

@@ -102,6 +102,7 @@ def estimate(target: str | None = None, /, *, hardware: Hardware = HARDWARE, com
             "rate": f"{found.rate_per_hour} credits per hour at most",
             "held at submit": f"{found.hold} credits",
             "balance": f"{found.balance} credits" if found.balance is not None else "",
+            "available": f"{found.available} credits" if found.available is not None else "",
             "affordable": "yes" if found.affordable else "no",
             "placed now": "yes" if found.placeable_now else f"no: {found.reason}{missing}",
             "where": place(found.placement),

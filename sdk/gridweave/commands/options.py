@@ -10,11 +10,9 @@ from cyclopts import Parameter
 
 from gridweave.client import Client
 from gridweave.commands.output import Output
-from gridweave.errors import NotFound, Refused
 from gridweave.options import Options
 
 _SOON = 5  # seconds that a quick command keeps trying
-_PAGES = 10  # of 1,000 jobs, searched for a shortened id
 
 
 @Parameter(name="*")
@@ -51,8 +49,8 @@ class Hardware:
     "The GPU's vendor."
     provider: str | None = None
     "Only this provider's hardware."
-    owner: str | None = None
-    "Whose hardware: org, provider, provider:<id> or self_host."
+    owner: Annotated[str | None, Parameter(completer=lambda _: ["org", "provider", "self_host"])] = None
+    "Whose hardware: org, provider, provider:ID or self_host."
     exclusive: bool = False
     "Whole idle GPUs."
 
@@ -65,24 +63,3 @@ class Hardware:
 
 
 COMMON, HARDWARE = Common(), Hardware()  # what a command has when nothing was given
-JobId = Annotated[str, Parameter(help="A job's id, or the start of one if no other job's begins like it.")]
-
-
-def full_id(client: Client, given: str) -> str:
-    """The id that this one shortens. Raises NotFound, or Refused if several jobs fit."""
-    try:
-        return str(client.status(given)["id"])
-    except NotFound as error:
-        missing = error
-    except Refused as error:
-        if error.status != 400:
-            raise
-        missing = NotFound(f"There is no job {given!r}.", kind="not-found", status=404, field="id", value=given)
-    fitting = sorted({str(job["id"]) for job in client.jobs(limit=1000, pages=_PAGES) if given and str(job["id"]).startswith(given)})
-    if len(fitting) > 1:
-        remedy = f"Give more of it: {', '.join(fitting[:5])}{' …' if len(fitting) > 5 else ''}"
-        raise Refused(f"{len(fitting)} jobs begin with {given!r}.", kind="ambiguous", field="id", value=given, remedy=remedy)
-    if not fitting:
-        missing.remedy = missing.remedy or "gridweave ps --all lists your jobs."
-        raise missing
-    return fitting[0]

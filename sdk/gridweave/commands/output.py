@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gridweave.errors import GridweaveError, JobFailed, Refused
+from gridweave.errors import Cancelled, GridweaveError, JobFailed, Refused, sentence
+from gridweave.jobs import TERMINAL
 
 PHASE_STYLES = {
     "Pending": "yellow",
@@ -27,13 +28,34 @@ PHASE_STYLES = {
 }
 
 
+class Unheard(GridweaveError):  # noqa: N818 - as its family's other names
+    """Nobody takes the output any more: its reader has gone, or it cannot be written. gone: which of the two."""
+
+    def __init__(self, message: str, gone: bool) -> None:
+        super().__init__(message)
+        self.gone = gone
+
+
+def unheard(error: OSError, consequence: str = "") -> Unheard:
+    """From what writing raised. consequence: a sentence without its stop."""
+    gone = isinstance(error, BrokenPipeError)
+    why = "The reader of the output has gone." if gone else f"The output cannot be written: {error.strerror or error}."
+    return Unheard(f"{why} {consequence}." if consequence else why, gone)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """rich would exit with code 1; what the code is, is for the command to say."""
+        raise BrokenPipeError
+
+
 class Output:
     """json: whether stdout carries JSON and nothing else."""
 
     def __init__(self, json: bool) -> None:
         self.json = json
-        self.console = Console()
-        self._errors = Console(stderr=True)
+        self.console = _Console()
+        self._errors = _Console(stderr=True)
 
     @property
     def terminal(self) -> bool:
@@ -77,7 +99,7 @@ class Output:
         """One red line, and below it what to do."""
         remedy = error.remedy if isinstance(error, Refused) else ""
         message = error.message if isinstance(error, Refused) else str(error)
-        self._errors.print(Text(f"error: {message}", style="bold red"), soft_wrap=True)
+        self._errors.print(Text(f"error: {sentence(message)}", style="bold red"), soft_wrap=True)
         if remedy:
             self._errors.print(Text(remedy), soft_wrap=True)
         if isinstance(error, JobFailed):
@@ -87,22 +109,18 @@ class Output:
             self.emit({"error": error_facts(error)})
 
 
-def error_facts(error: BaseException) -> dict[str, Any]:
-    """An error as JSON."""
-    facts: dict[str, Any] = {"kind": type(error).__name__, "message": str(error)}
+def error_facts(error: BaseException, job_id: str = "") -> dict[str, Any]:
+    """An error as JSON: the same keys for every kind, "" where there is nothing to say, then what only this kind has."""
+    common: dict[str, Any] = {"kind": type(error).__name__, "message": str(error), "id": job_id, "field": "", "value": "", "remedy": ""}
     if isinstance(error, Refused):
-        facts = {"kind": error.kind, "message": error.message, "field": error.field, "value": error.value, "remedy": error.remedy}
-        return {**facts, **error.facts}
+        own = {"kind": error.kind, "message": error.message, "field": error.field, "value": error.value, "remedy": error.remedy}
+        concerned = error.value if error.field == "id" else job_id
+        return {**common, **own, "id": concerned, **error.facts}
+    if isinstance(error, (JobFailed, Cancelled)):
+        common |= {"id": error.job_id, "reason": error.reason}
     if isinstance(error, JobFailed):
-        return {
-            **facts,
-            "job": error.job_id,
-            "reason": error.reason,
-            "exit": error.kind,
-            "signal": error.signal,
-            "log_tail": error.log_tail,
-        }
-    return facts
+        common |= {"exit": error.kind, "code": error.code, "signal": error.signal, "log_tail": error.log_tail}
+    return common
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
@@ -115,9 +133,14 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
     return table
 
 
-def phase(name: str) -> Text:
-    """A phase in its colour."""
-    return Text(name, style=PHASE_STYLES.get(name, ""))
+def phase(name: str, cancelling: bool = False) -> Text:
+    """A phase in its colour, and whether the job is being cancelled."""
+    return Text(f"{name}, cancelling" if cancelling else name, style=PHASE_STYLES.get(name, ""))
+
+
+def cancelling(job: Mapping[str, Any]) -> bool:
+    """Whether its end was asked for and has not come yet."""
+    return bool(job.get("cancel_requested_at")) and job.get("phase") not in TERMINAL
 
 
 def _flat(cell: str | Text) -> str:

@@ -1,14 +1,18 @@
 """Loads the function that `FILE.py:FUNC` names.
 
 The file is imported as a module of its own name, with its folder first on sys.path, and travels as one: the node imports it
-too. A file named like a module that every Python has (`random.py`) is sent by value instead, as a script run directly is.
+too. A file of a package is imported as that package's module, so that `from . import` works; a package is what has an
+`__init__.py`, or as many folders as the file's relative imports climb. A file named like a module that every Python has
+(`random.py`) is sent by value instead, as a script run directly is.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +21,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from gridweave.errors import Refused
 from gridweave.functions import Function, function_of
+from gridweave.imports import climb
 from gridweave.options import Options
 
 
@@ -43,6 +48,33 @@ def load(target: str) -> Function[..., Any]:
 
 def _imported(file: Path, target: str) -> ModuleType:
     sys.path.insert(0, str(file.parent))
+    folders = _package(file)
+    if folders:
+        sys.path.insert(0, str(file.parents[len(folders)]))
+        name = ".".join([*folders, file.stem])
+        return _run(lambda: importlib.import_module(name), file, target)
+    return _alone(file, target)
+
+
+def _package(file: Path) -> list[str]:
+    """The names of the packages that the file is in, outermost first."""
+    folder, depth = file.parent, 0
+    while (folder / "__init__.py").is_file():
+        folder, depth = folder.parent, depth + 1
+    depth = max(depth, _climbed(file))
+    names = [parent.name for parent in list(file.parents)[:depth]][::-1]
+    whole = names and all(name.isidentifier() for name in [*names, file.stem])
+    return names if whole and names[0] not in {*sys.stdlib_module_names, *sys.modules} else []
+
+
+def _climbed(file: Path) -> int:
+    try:
+        return climb(compile(file.read_bytes(), str(file), "exec", dont_inherit=True))
+    except (SyntaxError, ValueError):  # told when it is imported
+        return 0
+
+
+def _alone(file: Path, target: str) -> ModuleType:
     taken = not file.stem.isidentifier() or file.stem in sys.modules or file.stem in sys.stdlib_module_names
     name = f"{file.stem}_script" if taken else file.stem
     spec = importlib.util.spec_from_file_location(name, file)
@@ -52,14 +84,19 @@ def _imported(file: Path, target: str) -> ModuleType:
     sys.modules[name] = module
     if taken:
         cloudpickle.register_pickle_by_value(module)
+    loader = spec.loader
+    _run(lambda: loader.exec_module(module), file, target)
+    return module
+
+
+def _run(work: Callable[[], Any], file: Path, target: str) -> Any:
     try:
-        spec.loader.exec_module(module)
+        return work()
     except (Exception, SystemExit) as error:
         lines = traceback.format_exception(type(error), error, _frames_of(file, error))
         sys.stderr.write("".join(lines))
         words = f"{file.name} cannot be imported: {type(error).__name__}: {error}"
         raise _refuse(words, target, "The traceback above is the file's.") from error
-    return module
 
 
 def _frames_of(file: Path, error: BaseException) -> Any:

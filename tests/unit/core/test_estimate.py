@@ -53,7 +53,7 @@ def test_no_room_says_how_much_is_missing() -> None:
     stage.running(30)
     found = asked(stage, gb=20)
     assert (None, None, Mib(10 * GB)) == (found.placement, found.placed_rate, found.short_by)
-    assert "No room" in found.reason
+    assert "the most that one has free is 10240 MiB" in found.reason
 
 
 def test_what_is_in_quarantine_is_not_offered() -> None:
@@ -94,7 +94,7 @@ def test_open_holds_are_not_spent_twice() -> None:
     stage = Stage()
     poor = stage.user("poor", credits=1)
     stage.money.authorise("elsewhere", "user:poor", Credits(999_999))
-    assert Credits(1) == asked(stage, poor).balance
+    assert Credits(1) == asked(stage, poor).available
 
 
 def test_it_refuses_what_submit_would_refuse() -> None:

@@ -78,7 +78,7 @@ def test_first_come_first_served_and_the_next_is_placed_when_room_comes() -> Non
         waits.append(stage.submitted(40))
     stage.rounds(2)
     assert [Phase.PENDING, Phase.PENDING] == [stage.phase(each) for each in waits]
-    assert "No room" in stage.job(waits[0]).status.waiting
+    assert "free" in stage.job(waits[0]).status.waiting
     stage.completed(first)
     assert [Phase.ALLOCATED, Phase.PENDING] == [stage.phase(each) for each in waits]
     stage.completed(second)

@@ -133,7 +133,7 @@ def test_a_refused_charge_is_an_alarm_and_no_usage() -> None:
 
     done = tick(evolve(stage.house, credits=Odd(stage.clock)), stage.metering)
     assert 1 == len(done.refused)
-    assert "lower than before" in done.refused[0]
+    assert "lower than before" in done.refused[0].why
     assert () == stage.metering.recorded()
 
 

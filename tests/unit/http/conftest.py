@@ -90,6 +90,7 @@ class Gateway:
 
     def __init__(self, folder: Path, terms: Terms, environment: dict[str, str], opened: ExitStack) -> None:
         self.runner = opened.enter_context(asyncio.Runner())
+        self.folder = folder
         main, money = open_gridweave(folder), open_credits(folder)
         opened.callback(money.close)
         opened.callback(main.close)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.callers import Caller, Plan, Role
-from ports.errors import Invalid
+from ports.errors import Forbidden, Invalid
 from runtimes.http.identity import Gate
 from runtimes.http.refusals import Unauthenticated, UpgradeRequired
 
@@ -106,6 +106,55 @@ def test_the_demo_has_a_default_user_who_pays() -> None:
     """`make demo` must work without any header."""
     assert Caller("demo", Role.USER, Plan.PAID) == DEMO.caller([])
     assert Caller("eve", Role.USER, Plan.FREE) == DEMO.caller(headers(("X-User-Id", "eve")))
+
+
+ELSEWHERE = ("https://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1.evil.example", "file://", "http://[::2]")
+
+
+@pytest.mark.parametrize("origin", ELSEWHERE)
+@pytest.mark.parametrize("gate", [DEMO, LOOPBACK])
+@pytest.mark.parametrize("said", [[], [("X-User-Id", "alice")], [("X-User-Id", "alice"), ("X-User-Role", "admin")]])
+def test_a_web_page_of_elsewhere_is_nobody_on_loopback(gate: Gate, origin: str, said: list[tuple[str, str]]) -> None:
+    """Any page that a developer opens is on his machine too, and would submit code in his name."""
+    with pytest.raises(Forbidden) as caught:
+        gate.caller(headers(("Origin", origin), *said))
+    assert ("Origin", origin) == (caught.value.field, caught.value.value)
+    assert "PLATFORM_TOKEN" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://localhost:3000", "http://127.0.0.1", "https://[::1]:8443", "http://app.localhost", "http://127.9.9.9"]
+)
+def test_a_page_of_this_machine_is_believed(origin: str) -> None:
+    """A developer's own front end works against the demo."""
+    assert "demo" == DEMO.caller(headers(("Origin", origin))).user
+    assert "alice" == LOOPBACK.caller(headers(("Origin", origin), ("X-User-Id", "alice"))).user
+
+
+def test_a_page_of_the_gateways_own_is_believed() -> None:
+    """GATEWAY_URL says what that is; the Host header would say whatever a page's name resolves to."""
+    gate = Gate("", "", "2.5.1", demo=True, url="https://gpus.example/gridweave")
+    assert "demo" == gate.caller(headers(("Origin", "https://gpus.example:443"))).user
+    with pytest.raises(Forbidden):
+        gate.caller(headers(("Origin", "http://gpus.example"), ("Host", "gpus.example")))
+
+
+def test_behind_a_platform_every_page_may_prove_itself() -> None:
+    """CORS_ORIGINS says whose pages may ask; the platform's secret says who asks."""
+    page = ("Origin", "https://app.example")
+    demo = Gate(PLATFORM, "", "2.5.1", demo=True)
+    for gate in (GATE, demo):
+        assert "alice" == gate.caller(headers(page, PROVEN, ("X-User-Id", "alice"))).user
+    with pytest.raises(Forbidden):
+        demo.caller(headers(page))
+    with pytest.raises(Unauthenticated):
+        GATE.caller(headers(page, ("X-User-Id", "alice")))
+
+
+def test_a_page_with_the_admin_token_is_the_administrators() -> None:
+    """A secret proves more than a place. The name in the headers still counts for nothing."""
+    said = headers(("Origin", "https://ops.example"), ("X-User-Id", "alice"), ("Authorization", f"Bearer {ADMIN}"))
+    assert Caller("admin", Role.ADMIN, Plan.PAID) == LOOPBACK.caller(said)
 
 
 @pytest.mark.parametrize("version", ["2.0.0", "2.99.7", "2.5", "2.5.1rc1", "2.6.0.dev1+g1234"])

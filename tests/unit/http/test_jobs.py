@@ -186,7 +186,7 @@ def test_another_users_job_does_not_exist(gateway: Gateway, method: str, what: s
     job = gateway.submit()
     foreign = gateway.request(method, f"/v1/jobs/{job.id}/{what}", BOB)
     unknown = gateway.request(method, f"/v1/jobs/job-unknown/{what}", BOB)
-    assert (404, unknown.json()) == (foreign.status_code, foreign.json())
+    assert (404, unknown.text.replace("job-unknown", job.id)) == (foreign.status_code, foreign.text)
     assert gateway.request(method, f"/v1/jobs/{job.id}/{what.partition('?')[0]}", {"Authorization": f"Bearer {ADMIN}"}).status_code < 300
     assert 401 == gateway.request(method, f"/v1/jobs/{job.id}/{what}", {}).status_code
 
@@ -227,3 +227,48 @@ def test_a_content_type_with_a_charset_is_taken(gateway: Gateway) -> None:
     """Clients add it."""
     kind = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert 200 == gateway.post("/v1/jobs/estimate", ALICE | kind, content=b'{"vram": 0.5}').status_code
+
+
+def test_a_job_that_is_not_there_is_named(gateway: Gateway) -> None:
+    """A script that looked at ten must tell which one is missing."""
+    problem = gateway.get("/v1/jobs/job-that-never-was/status").json()
+    assert ("id", "job-that-never-was") == (problem["field"], problem["value"])
+    assert "'job-that-never-was'" in problem["detail"]
+
+
+def test_a_job_that_is_asked_to_end_says_so_until_it_has_ended(gateway: Gateway) -> None:
+    """A process may take its time to obey, and its user would ask again and again."""
+    job = gateway.submit()
+    gateway.start(job)
+    said = gateway.post(f"/v1/jobs/{job.id}/cancel").json()
+    assert ("Running", "Cancelling") == (said["phase"], said["reason"])
+    assert "processes" in said["message"]
+    gateway.finish(job, None, outcome=Phase.CANCELLED)
+    ended = gateway.get(f"/v1/jobs/{job.id}/status").json()
+    assert ("Cancelled", "Signalled", "") == tuple(ended[name] for name in ("phase", "reason", "message"))
+
+
+def test_every_waiting_job_says_what_it_waits_for(gateway: Gateway) -> None:
+    """In status, in lists and in what a follower sees."""
+    gateway.start(gateway.submit(vram="80GB"))
+    first, second = gateway.submit(vram="80GB", gpus=2), gateway.submit(vram="80GB", gpus=2)
+    texts = [gateway.get(f"/v1/jobs/{job.id}/status").json()["waiting"] for job in (first, second)]
+    assert "Needs 2 GPUs of one node with 81920 MiB free each; the best node, n1, has 1." == texts[0]
+    assert "Waits for its turn: 1 earlier job waits for the same GPUs." == texts[1]
+    listed = {job["id"]: job["waiting"] for job in gateway.get("/v1/jobs", params={"phase": "Pending"}).json()["jobs"]}
+    assert dict(zip((first.id, second.id), texts, strict=True)) == listed
+    estimate = gateway.post("/v1/jobs/estimate", json={"vram": 80, "gpus": 2}).json()
+    assert texts[0] == estimate["reason"]
+
+
+def test_before_any_node_has_joined_an_estimate_says_that(make: Make) -> None:
+    """ "No room" on an empty cluster sends people to look for who is using it."""
+    estimate = make().post("/v1/jobs/estimate", json={"vram": 1}).json()
+    assert (False, "No node has joined yet.") == (estimate["placeable_now"], estimate["reason"])
+
+
+def test_an_unknown_model_is_answered_with_those_there_are(gateway: Gateway) -> None:
+    """`--gpu A100` is what everybody types first."""
+    problem = gateway.post("/v1/jobs/submit", json=body(gpu="A100")).json()
+    assert ("/problems/never-fits", "gpu", 0) == tuple(problem[name] for name in ("type", "field", "largest_mib"))
+    assert "Did you mean A100-80GB?" in problem["remedy"]

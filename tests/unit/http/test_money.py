@@ -5,10 +5,17 @@ from __future__ import annotations
 import csv
 import io
 
+import attrs
+
+from adapters.sqlite.metering import SqliteMetering
+from adapters.sqlite.schema import open_credits
+from core.tick import tick
 from ports.credits import Charge, user_account
 from ports.units import Credits, Span
 from ports.workloads import RunId
 from tests.unit.http.conftest import ALICE, Gateway, Make
+
+MONEY = {"balance": "18.499999", "held": "8.000000", "available": "10.499999"}
 
 
 def billed(make: Make) -> Gateway:
@@ -24,9 +31,10 @@ def test_the_account_shows_balance_and_holds(make: Make) -> None:
     """To the micro-credit, as text: a float would lose it."""
     gateway = billed(make)
     gateway.submit()
-    assert {"user": "alice", "plan": "paid", "balance": "18.499999", "held": "8.000000", "credits_enabled": True} == gateway.get(
-        "/v1/account"
-    ).json()
+    said = gateway.get("/v1/account").json()
+    assert {"user": "alice", "plan": "paid", "credits_enabled": True} | MONEY == said
+    estimate = gateway.post("/v1/jobs/estimate", json={"vram": "8GB"}).json()
+    assert (MONEY["balance"], MONEY["available"]) == (estimate["balance"], estimate["available"]), "one word means one thing"
 
 
 def test_usage_is_read_page_by_page(make: Make) -> None:
@@ -62,7 +70,47 @@ def test_everybody_sees_his_own_postings_only(make: Make) -> None:
 
 def test_without_credits_there_is_no_bill(gateway: Gateway) -> None:
     """CREDITS_ENABLED=false: the routes answer, and say so."""
-    assert {"user": "alice", "plan": "paid", "balance": "0.000000", "held": "0.000000", "credits_enabled": False} == gateway.get(
-        "/v1/account"
-    ).json()
+    nothing = dict.fromkeys(("balance", "held", "available"), "0.000000")
+    assert {"user": "alice", "plan": "paid", "credits_enabled": False} | nothing == gateway.get("/v1/account").json()
     assert {"entries": [], "cursor": 0} == gateway.get("/v1/usage").json()
+
+
+def test_status_tick_and_bill_agree_on_what_runs(make: Make) -> None:
+    """A user who watches a job sees it cost what he will be charged for it."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 20)
+    job = gateway.submit()
+    run = gateway.start(job)
+    record = gateway.house.nodes.get("n1")
+    assert record is not None
+    gateway.house.nodes.put_status(attrs.evolve(record, status=attrs.evolve(record.status, ran={str(run.id): Span(1_234_567)})))
+    gateway.look()
+    status = gateway.get(f"/v1/jobs/{job.id}/status").json()
+    (listed,) = gateway.get("/v1/jobs").json()["jobs"]
+    tick(gateway.house, SqliteMetering(open_credits(gateway.folder)))
+    posted = [entry for entry in gateway.get("/v1/usage").json()["entries"] if entry["job"] == job.id]
+    assert (1_234_567, "2.743482") == (status["ran_ms"], status["charged"])
+    assert [(1_234_567, "-2.743482")] == [(entry["ran_ms"], entry["amount"]) for entry in posted]
+    assert (status["ran_ms"], status["charged"]) == (listed["ran_ms"], listed["charged"])
+    stored = gateway.house.workloads.get(job.id)
+    assert stored is not None
+    assert (Span(0), Credits(0)) == (stored.status.runs[0].ran, stored.status.charged), "made when looked at, stored nowhere"
+
+
+def test_a_job_that_has_ended_shows_its_final_charge_and_holds_nothing(make: Make) -> None:
+    """Whatever the nodes still tell of it."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 20)
+    job = gateway.submit()
+    before = gateway.get(f"/v1/jobs/{job.id}/status").json()
+    assert ("8.000000", "8.000000") == (before["hold"], before["held"])
+    run = gateway.start(job)
+    gateway.finish(job, b"49")
+    record = gateway.house.nodes.get("n1")
+    assert record is not None
+    gateway.house.nodes.put_status(attrs.evolve(record, status=attrs.evolve(record.status, ran={str(run.id): Span(9_999_999)})))
+    gateway.look()
+    after = gateway.get(f"/v1/jobs/{job.id}/status").json()
+    assert ("8.000000", "0.000000", 1500, "0.000000") == tuple(after[name] for name in ("hold", "held", "ran_ms", "charged"))

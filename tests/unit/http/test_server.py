@@ -31,9 +31,14 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The state folder of `served`."""
+    return tmp_path_factory.mktemp("gateway")
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process and its URL. The last test of this module ends it; so does this fixture."""
-    folder = tmp_path_factory.mktemp("gateway")
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command("--port", "0"), cwd=ROOT, env=environment(folder), stdout=subprocess.PIPE, stderr=log, text=True)
         try:
@@ -129,6 +134,32 @@ def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
     assert 0 == done.returncode
     assert '"SHUTDOWN_GRACE_SECONDS"' in done.stdout
     assert ENVIRONMENT["ADMIN_TOKEN"] not in done.stdout
+
+
+def test_settings_are_printed_without_an_admin_token(tmp_path: Path) -> None:
+    """The README's first command: it shows what is missing instead of only that something is."""
+    said = environment(tmp_path)
+    del said["ADMIN_TOKEN"]
+    done = subprocess.run(command("--print-settings"), cwd=ROOT, env=said, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode
+    assert "ADMIN_TOKEN is not set" in done.stderr
+    assert any(line.startswith("STATE_DIR ") and str(tmp_path) in line and "Folder of" in line for line in done.stdout.splitlines())
+
+
+def test_a_fleet_other_than_the_one_that_is_served_is_refused(folder: Path, served: tuple[subprocess.Popen[str], str]) -> None:
+    """Silently ignored, it would show the fleet of somebody else's terminal."""
+    assert served[0].poll() is None
+    done = subprocess.run(
+        command("--demo-fleet", "1x1xL4-24GB:org", "--port", "0"),
+        cwd=ROOT,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (2, "") == (done.returncode, done.stdout)
+    for part in ("--demo-fleet", "1x1xL4-24GB:org", "no demo", "STATE_DIR"):
+        assert part in done.stderr
 
 
 def test_sigterm_ends_streams_and_the_process(served: tuple[subprocess.Popen[str], str]) -> None:

@@ -17,7 +17,7 @@ from runtimes.http import problems, refusals
 from runtimes.http.operations import OPERATIONS
 from tests.unit.http.conftest import ALICE, Gateway, body
 
-OPEN = ("/healthz", "/readyz", "/version", "/metrics", "/openapi.json", "/docs")
+OPEN = ("/", "/healthz", "/readyz", "/version", "/metrics", "/openapi.json", "/docs")
 
 
 @pytest.mark.parametrize("path", OPEN)
@@ -100,7 +100,7 @@ def test_a_browser_is_answered_before_and_after(gateway: Gateway) -> None:
     )
     assert "POST" in before.headers["access-control-allow-methods"]
     refused = gateway.get("/v1/jobs", {"Origin": "https://app.example"})
-    assert (401, "*") == (refused.status_code, refused.headers["access-control-allow-origin"])
+    assert (403, "*") == (refused.status_code, refused.headers["access-control-allow-origin"])
     assert "X-Gridweave-Log-Next" in refused.headers["access-control-expose-headers"]
 
 
@@ -195,6 +195,19 @@ def test_answers_are_what_the_document_says(gateway: Gateway, path: str, name: s
     gateway.start(job)
     gateway.finish(job, None, log=b"x")
     schema_of(gateway, name).validate(gateway.get(path.replace("{job}", job.id)).json())
+
+
+def test_the_front_page_says_where_to_begin(make: Any) -> None:
+    """A 404 was the first thing that anybody saw of us."""
+    answer = make({"GATEWAY_URL": "https://gpus.example/<b>'&"}).get("/", {})
+    assert answer.headers["content-type"].startswith("text/html")
+    links = _Links()
+    links.feed(answer.text)
+    assert {"docs", "metrics", "openapi.json"} <= set(links.found)
+    for command in ("export GRIDWEAVE_URL=", "gridweave gpus", "gridweave submit"):
+        assert command in answer.text
+    assert "<b>" not in answer.text
+    assert "gpus.example" in answer.text
 
 
 class _Links(HTMLParser):

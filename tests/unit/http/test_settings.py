@@ -12,7 +12,7 @@ from rich.console import Console
 from ports.errors import Invalid
 from ports.units import Credits, Span
 from runtimes import settings_table
-from runtimes.settings import Settings, Store, WrongSettingsError, load
+from runtimes.settings import Settings, Store, WrongSettingsError, inspect, load
 
 TOKEN = "a-token-of-an-admin-42"
 NEEDED = {"ADMIN_TOKEN": TOKEN}
@@ -136,3 +136,25 @@ def test_the_table_shows_every_setting_and_no_secret() -> None:
     console.file.close()
     assert "s3-secret-of-ours" not in shown
     assert TOKEN not in shown
+
+
+def test_settings_are_shown_whole_with_what_is_wrong() -> None:
+    """Whoever does not know yet what to set asks for exactly that."""
+    loaded = inspect({"GATEWAY_PORT": "x", "PLATFORM_TOKEN": "short"})
+    assert {"ADMIN_TOKEN", "GATEWAY_PORT", "PLATFORM_TOKEN"} == {each.field for each in loaded.wrong}
+    found = {row["name"]: row for row in settings_table.rows(loaded)}
+    assert ("x", "environment") == (found["GATEWAY_PORT"]["value"], found["GATEWAY_PORT"]["source"])
+    assert "ADMIN_TOKEN is not set" in found["ADMIN_TOKEN"]["problem"]
+    assert "" == found["WORKERS"]["problem"]
+    assert "short" not in settings_table.as_json(loaded) + settings_table.as_text(loaded)
+
+
+def test_a_pipe_gets_a_line_per_setting() -> None:
+    """`grep` must find name, value and meaning together, however long a path is."""
+    long = "/" + "x" * 300
+    lines = settings_table.as_text(inspect({"STATE_DIR": long})).splitlines()
+    assert len(attrs.fields(Settings)) + 1 == len(lines)
+    (line,) = [each for each in lines if each.startswith("STATE_DIR")]
+    assert long in line
+    assert "Folder of the embedded database" in line
+    assert not any(each.endswith(" ") for each in lines)

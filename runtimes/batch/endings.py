@@ -1,0 +1,31 @@
+"""What an operator's log says of each job that has ended: who, which run, how, and what it cost.
+
+Nothing that a user wrote is repeated: an exception's message may hold his secrets.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from ports.workloads import CHARGED, TERMINAL, ConditionStatus, ExitKind, Job
+
+log = structlog.get_logger("gridweave.jobs")
+
+
+def note_end(job: Job) -> None:
+    """One line for a job in its terminal phase: completed, cancelled, failed or lost; and an alarm if its charge was refused."""
+    status = job.status
+    if status.phase not in TERMINAL:
+        return
+    run, charged = status.run, status.condition(CHARGED)
+    about = {"workload": job.id, "run": str(run.id) if run is not None else "", "user": job.spec.user}
+    how = str(run.exit.kind) if run is not None and run.exit is not None else ""
+    ran = run.ran.ms if run is not None else 0
+    facts = {**about, "reason": status.reason, "exit": how, "ran_ms": ran, "charged": str(status.charged)}
+    if how == ExitKind.RUNNER_LOST:
+        nodes = sorted({slot.node for slot in run.placement}) if run is not None else []
+        log.warning("lost", **facts, nodes=nodes, why=status.message)
+    else:
+        log.info(status.phase.value.lower(), **facts)
+    if charged is not None and charged.status is ConditionStatus.FALSE:
+        log.error("alarm", **about, what="the final charge was refused", why=charged.message)

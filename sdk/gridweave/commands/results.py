@@ -1,0 +1,84 @@
+"""`result`: what a job returned."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gridweave.client import Client
+from gridweave.commands.ids import JobId, full_id
+from gridweave.commands.options import COMMON, Common
+from gridweave.commands.outcomes import show_outcome
+from gridweave.commands.output import Output
+from gridweave.errors import Refused, Unavailable
+from gridweave.jobs import Job
+from gridweave.outcomes import failure
+
+
+def result(
+    id: JobId,
+    /,
+    *,
+    output_file: Annotated[Path | None, Parameter(name=("--output", "-o"))] = None,
+    timeout: float | None = None,
+    common: Common = COMMON,
+) -> int:
+    """Print what a job returned, once it has ended; if it raised, its exception (exit code 1).
+
+    Parameters
+    ----------
+    output_file
+        Write the stored result there as it is: a pickle, for pickle.load. Of a job that raised nothing is written.
+    timeout
+        Seconds to wait for its end; for ever if not given.
+    """
+    output, client = common.output(), common.client()
+    job = Job(full_id(client, id), client)
+    _add_current_folder()
+    try:
+        if output_file is not None:
+            return _save(client, output, job, output_file, timeout)
+        return show_outcome(client, output, job, timeout)
+    except TimeoutError as error:
+        raise Unavailable(f"Job {job.id} has not ended within {timeout} s.") from error
+
+
+def _save(client: Client, output: Output, job: Job, target: Path, timeout: float | None) -> int:
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            download = client.result(job.id, 60 if until is None else max(0.0, min(60.0, until - time.monotonic())))
+        except Refused as refused:
+            if refused.kind != "no-result":
+                raise
+            raise failure(refused, job.id) from None
+        if download is not None:
+            break
+        if until is not None and time.monotonic() >= until:
+            raise TimeoutError
+    if download.raised:
+        download.close()
+        return show_outcome(client, output, job)
+    try:
+        with target.open("wb") as file:
+            for piece in download.chunks():
+                file.write(piece)
+    except OSError as error:
+        words = f"{target} cannot be written: {error.strerror}."
+        raise Refused(words, kind="usage", field="output", value=str(target), remedy="Give another path.") from error
+    finally:
+        download.close()
+    facts = {"id": job.id, "file": str(target), "size": download.size, "sha256": download.etag}
+    output.emit(facts) if output.json else output.remark(f"{download.size} bytes in {target}")
+    return 0
+
+
+def _add_current_folder() -> None:
+    """Let results whose classes live in the current folder be rebuilt."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())

@@ -1,0 +1,138 @@
+"""The ways to run a decorated function on the cluster: `.remote`, `.spawn`, `.map`, `.starmap`, and `.estimate` before it.
+
+Each is called, or its `.aio` awaited. This file travels to the nodes and needs the standard library only: what talks to the
+gateway is imported by the call; on a node, where it is not installed, the call says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic
+
+from gridweave.decorated import Decorated, P, R
+from gridweave.errors import Refused
+
+if TYPE_CHECKING:
+    from gridweave.client import Client
+    from gridweave.estimates import Estimate
+    from gridweave.jobs import Job
+
+
+class Way(Generic[P, R]):
+    """One way of running a function."""
+
+    def __init__(self, function: Decorated[P, R]) -> None:
+        self._function = function
+
+
+class Remote(Way[P, R]):
+    """`function.remote`: call it, or await its `.aio`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Ctrl-C cancels the job. Raises the function's own exception, JobFailed, Cancelled, Refused or Unavailable."""
+        client = _client(".remote")
+        from gridweave.calls import call
+
+        value: R = call(client, self._function, args, kwargs)
+        return value
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The same without blocking the event loop. Cancelling the task cancels the job."""
+        client = _client(".remote")
+        from gridweave.coroutines import call_async
+
+        value: R = await call_async(client, self._function, args, kwargs)
+        return value
+
+
+class Spawn(Way[P, R]):
+    """`function.spawn`: call it, or await its `.aio`."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Raises Refused or Unavailable."""
+        client = _client(".spawn")
+        from gridweave.calls import spawn
+
+        return spawn(client, self._function, args, kwargs)
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """The same without blocking the event loop."""
+        client = _client(".spawn")
+        from gridweave.coroutines import spawn_async
+
+        return await spawn_async(client, self._function, args, kwargs)
+
+
+class Map(Way[P, R]):
+    """`function.map`: loop over it, or over its `.aio` by `async for`.
+
+    Results come in order, each as soon as it and those before it are there. The first job that fails raises at its place,
+    unless return_exceptions is true: then its exception is its result. Leaving the loop early, or Ctrl-C, cancels what is
+    left. concurrency: jobs in flight at once; fewer where credits are too short for as many holds.
+    """
+
+    def __call__(
+        self, iterable: Iterable[Any], *more: Iterable[Any], concurrency: int = 32, return_exceptions: bool = False
+    ) -> Iterator[R]:
+        """Once for each item, or for the items of several iterables as zip gives them."""
+        return StarMap(self._function)(_Zipped(iterable, *more), concurrency=concurrency, return_exceptions=return_exceptions)
+
+    def aio(
+        self, iterable: Iterable[Any], *more: Iterable[Any], concurrency: int = 32, return_exceptions: bool = False
+    ) -> AsyncIterator[R]:
+        """The same without blocking the event loop."""
+        return StarMap(self._function).aio(_Zipped(iterable, *more), concurrency=concurrency, return_exceptions=return_exceptions)
+
+
+class StarMap(Way[P, R]):
+    """`function.starmap`: as map, of an iterable of tuples that are each the arguments of one call."""
+
+    def __call__(self, tuples: Iterable[Iterable[Any]], *, concurrency: int = 32, return_exceptions: bool = False) -> Iterator[R]:
+        client = _client(".map")
+        from gridweave.maps import run_map
+
+        return run_map(client, self._function, tuples, concurrency, return_exceptions)
+
+    def aio(self, tuples: Iterable[Iterable[Any]], *, concurrency: int = 32, return_exceptions: bool = False) -> AsyncIterator[R]:
+        """The same without blocking the event loop."""
+        client = _client(".map")
+        from gridweave.maps import run_map_async
+
+        return run_map_async(client, self._function, tuples, concurrency, return_exceptions)
+
+
+class Estimating(Way[P, R]):
+    """`function.estimate`: call it, or await its `.aio`."""
+
+    def __call__(self) -> Estimate:
+        """Raises Refused or Unavailable."""
+        return _client(".estimate").estimate(self._function.options)
+
+    async def aio(self) -> Estimate:
+        """The same without blocking the event loop."""
+        client = _client(".estimate")
+        from gridweave.waiting import outcome, start
+
+        return await outcome(start(lambda: client.estimate(self._function.options)))
+
+
+class _Zipped:
+    """zip, with a length where there is one: a progress line wants to say how many there will be."""
+
+    def __init__(self, *iterables: Iterable[Any]) -> None:
+        self._iterables = iterables
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return zip(*self._iterables, strict=False)
+
+    def __len__(self) -> int:
+        return min(len(each) for each in self._iterables)  # type: ignore[arg-type]  # a TypeError says that there is none
+
+
+def _client(what: str) -> Client:
+    try:
+        from gridweave.defaults import current
+    except ImportError as error:
+        remedy = "Inside a job call the function itself: it runs there. Elsewhere: pip install gridweave."
+        raise Refused(f"{what} needs the whole gridweave package, which is not installed here", remedy=remedy) from error
+    return current()

@@ -1,0 +1,49 @@
+"""What the terminal says while a gateway starts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from attrs import evolve
+
+from ports.nodes import NodeState
+from runtimes.http.welcome import Welcome
+from runtimes.settings import load
+from tests.unit.http.conftest import ALICE, Gateway, until
+
+FLEET = "2x2xA100-80GB:org,1x1xL4-24GB:provider:acme"
+DEMO = load({}, {"DEMO_FLEET": FLEET}).settings
+
+
+def test_the_terminal_is_told_what_takes_time_and_where_state_is(tmp_path: Path) -> None:
+    """Ten silent seconds look like a fault."""
+    said: list[str] = []
+    (tmp_path / "ray").mkdir()
+    Welcome(DEMO, "http://127.0.0.1:8200", tmp_path, said.append).begin()
+    assert str(tmp_path) in said[0]
+    assert "starting a local Ray (about 10 s)" in said[1]
+
+
+def test_the_terminal_is_told_when_every_node_is_ready(gateway: Gateway, tmp_path: Path) -> None:
+    """With what to type next; once, however many processes serve."""
+    said: list[str] = []
+    welcome = Welcome(DEMO, "http://127.0.0.1:8200", tmp_path, said.append, patience=1_000_000)
+    services = welcome.joined(evolve(gateway.services, not_ready=list))
+    gateway.node("n2", ("L4-24GB", 24), state=NodeState.UNREACHABLE)
+    services.on_start()
+    services.on_start()
+    assert 200 == gateway.get("/v1/account", ALICE).status_code
+    assert [] == said, "two nodes are still missing"
+    gateway.node("n3", ("L4-24GB", 24))
+    record = gateway.house.nodes.get("n2")
+    assert record is not None
+    gateway.house.nodes.put_status(evolve(record, status=evolve(record.status, state=NodeState.READY)))
+    gateway.look()
+
+    async def told() -> None:
+        await until(lambda: bool(said))
+        await asyncio.sleep(0)
+
+    gateway.run(told())
+    assert ["  ready: 4 GPUs on 3 nodes; try: GRIDWEAVE_URL=http://127.0.0.1:8200 gridweave gpus"] == said
