@@ -35,6 +35,7 @@ class Node:
     saved: NodeRecord
     answered: bool = False
     silent: Span = Span(0)
+    counting: bool = False  # its silence had begun by the last round
     label_owner: str = ""
     problem: str = ""
     reports: dict[RunId, RunReport] = field(factory=dict)
@@ -82,7 +83,8 @@ class Roster:
     def up(self, seen: ClusterNode, hello: Hello, address: str) -> Node:
         """Its agent has answered hello in this term: it can be asked, and has swept."""
         node = self.expect(seen.name)
-        node.answered, node.silent, node.label_owner, node.problem = True, Span(0), seen.owner, seen.problem
+        node.answered, node.silent, node.counting = True, Span(0), False
+        node.label_owner, node.problem = seen.owner, seen.problem
         node.reports = {report.run: report for report in hello.runs}
         for report in hello.runs:
             node.ran[report.run] = max(report.ran, node.ran.get(report.run, Span(0)))
@@ -112,7 +114,10 @@ class Roster:
         for node in self._nodes.values():
             if node.answered:
                 continue
-            before, node.silent = node.silent, node.silent + nap
+            before = node.silent
+            if node.counting:
+                node.silent += nap
+            node.counting = True
             if before <= GRACE < node.silent and node.record.status.state is NodeState.READY:
                 self._judge(node)
             if before <= self._lost_after < node.silent:

@@ -97,8 +97,20 @@ def test_silence_counts_only_while_somebody_is_awake_to_hear_it() -> None:
     crew = Crew()
     crew.roster.up(seen(), hello(), "")
     crew.roster.down("n1", "no answer")
+    crew.wait(1)
     crew.roster.pass_time(Span.of(hours=5))
     assert NAP == crew.roster.view("n1", RUN).silent
+
+
+def test_the_time_before_a_node_fell_silent_is_not_silence() -> None:
+    crew = Crew()
+    crew.roster.up(seen(), hello(), "")
+    crew.now = Span(4_000)
+    crew.roster.down("n1", "no answer")
+    crew.roster.pass_time(crew.now)
+    assert Span(0) == crew.roster.view("n1", RUN).silent
+    crew.wait(3)
+    assert Span(3_000) == crew.roster.view("n1", RUN).silent
 
 
 def test_a_node_that_answers_again_has_not_been_silent() -> None:
