@@ -35,5 +35,5 @@ def test_examples_may_be_submitted(gateway: Gateway, command: Program) -> None:
     assert "49\n" == command("submit", str(EXAMPLES / "hello.py:square"), "7").stdout.partition("\n")[2]
     done = command("submit", str(EXAMPLES / "exceptions.py:divide"), "1", "0")
     assert 1 == done.returncode
-    assert "ZeroDivisionError: division by zero" in done.stderr
+    assert "ZeroDivisionError: division by zero" in done.stdout
     assert "nobody is there for 1 apple(s)" in done.stderr
