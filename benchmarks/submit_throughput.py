@@ -23,8 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 import falcon
 import falcon.asgi
 import gridweave as gw
-from gridweave.calls import Parcel, spawn
+from gridweave.calls import spawn
 from gridweave.jobs import Job
+from gridweave.parcels import Parcel
 from ray.job_submission import JobSubmissionClient
 
 from benchmarks.standing import ADMIN, ROOT, Standing, answers, finish, free_port, say, standing
