@@ -60,11 +60,11 @@ pins: $(INSTALLED) ## write constraints.txt from what is installed in .venv
 clean: ## remove .venv and every cache
 	rm -rf $(VENV) .cache .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
-# Made again when a list of dependencies changes, and only then. An installation that nobody watches prints no list of packages.
+# Made again when a list of dependencies changes, and only then.
 $(INSTALLED): pyproject.toml sdk/pyproject.toml agent/pyproject.toml $(PINS)
 	@$(BIN)/python -c 'import pip; $(SUITABLE)' 2>/dev/null || $(MAKE) --no-print-directory new-venv
 	@$(STEP) 'The installer uv' $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) uv
-	@$(STEP) 'Gridweave and its dependencies (some 120 packages)' $(BIN)/uv pip install $$([ -t 2 ] || echo --quiet) \
+	@$(STEP) 'Gridweave and its dependencies (some 120 packages; a minute the first time)' $(BIN)/uv pip install --quiet \
 	    --python $(BIN)/python -c $(PINS) -e . -e sdk -e 'agent[nvidia]' --group dev
 	@touch $@
 

@@ -31,13 +31,20 @@ STARTS_WITHIN_S = 120
 
 @frozen
 class Standing:
-    """gateway, dashboard: base URLs. ray: the head's address. folder: of logs and state. pids: of the gateway's workers' master."""
+    """gateway, dashboard: base URLs. ray: the head's address. folder: of logs and state. env: of the gateway. pid: of its first
+    process, which leads a group of its own."""
 
     gateway: str
     dashboard: str
     ray: str
     folder: Path
+    env: dict[str, str]
     pid: int
+
+    @property
+    def worker(self) -> int:
+        """The pid of the process that serves."""
+        return int(Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()[0])
 
 
 def free_port() -> int:
@@ -61,7 +68,7 @@ def standing(**settings: str) -> Iterator[Standing]:
     head = subprocess.Popen([*start, "--block"], cwd=folder, env=env, stdout=(folder / "ray.log").open("w"), stderr=subprocess.STDOUT)
     gateway = None
     try:
-        _answers(f"http://127.0.0.1:{dashboard}/api/version", head, folder / "ray.log")
+        answers(f"http://127.0.0.1:{dashboard}/api/version", head, folder / "ray.log")
         say("starting a gateway")
         wanted = {
             "GATEWAY_HOST": "127.0.0.1",
@@ -72,15 +79,9 @@ def standing(**settings: str) -> Iterator[Standing]:
             "ADMIN_TOKEN": ADMIN,
             **settings,
         }
-        gateway = subprocess.Popen(
-            [sys.executable, "-m", "runtimes.http.gateway"],
-            cwd=ROOT,
-            env=env | wanted,
-            stdout=subprocess.DEVNULL,
-            stderr=(folder / "gateway.log").open("w"),
-        )
-        _answers(f"http://127.0.0.1:{own}/readyz", gateway, folder / "gateway.log")
-        yield Standing(f"http://127.0.0.1:{own}", f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}", folder, gateway.pid)
+        gateway = start_gateway(env | wanted, folder)
+        answers(f"http://127.0.0.1:{own}/readyz", gateway, folder / "gateway.log")
+        yield Standing(f"http://127.0.0.1:{own}", f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}", folder, env | wanted, gateway.pid)
     finally:
         for process in (gateway, head):
             if process is not None:
@@ -90,7 +91,20 @@ def standing(**settings: str) -> Iterator[Standing]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def start_gateway(env: dict[str, str], folder: Path) -> subprocess.Popen[bytes]:
+    """In a process group of its own. It does not listen yet."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "runtimes.http.gateway"],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=(folder / "gateway.log").open("a"),
+        start_new_session=True,
+    )
+
+
+def answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until it answers with 200."""
     for _ in range(STARTS_WITHIN_S * 4):
         with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own address
             if answer.status == 200:

@@ -28,7 +28,7 @@ STEPS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("The fleet: one bar of VRAM per GPU, by owner", GRIDWEAVE, ("gpus",)),
     ("A function goes in; its log, its result, its GPUs and its bill come out", GRIDWEAVE, ("submit", "examples/hello.py:square", "7")),
     ("The same from Python", PYTHON, ("examples/hello.py",)),
-    ("Twenty jobs at once, results in order", PYTHON, ("examples/map.py",)),
+    ("Forty jobs at once, results in order", PYTHON, ("examples/map.py",)),
     ("Classes of a module beside the script, and the user's own exception", PYTHON, ("examples/exceptions.py",)),
     ("A package of the registry, installed once per node", PYTHON, ("examples/pip_env.py",)),
     ("What ran, where, and what each cost", GRIDWEAVE, ("ps", "--all")),
@@ -40,9 +40,13 @@ console = Console(highlight=False)
 def main() -> int:
     began = time.monotonic()
     console.print(f"[bold]Gridweave demo[/]: an imaginary fleet ({FLEET}) on this machine; the first start takes about half a minute.")
-    with _gateway() as url:
-        console.print(f"The gateway answers at {url} after {time.monotonic() - began:.1f} s.")
-        failed = [title for title, prefix, command in STEPS if not _step(title, prefix, command, url)]
+    try:
+        with _gateway() as url:
+            console.print(f"The gateway answers at {url} after {time.monotonic() - began:.1f} s.")
+            failed = [title for title, prefix, command in STEPS if not _step(title, prefix, command, url)]
+    except KeyboardInterrupt:
+        console.print(f"\n[bold]Stopped[/] by Ctrl-C after {time.monotonic() - began:.1f} s.")
+        return 130
     console.print(f"\n[bold]Stopped.[/] The demo took {time.monotonic() - began:.1f} s in all.")
     for title in failed:
         console.print(f"[red]Failed:[/] {title}")

@@ -14,10 +14,12 @@ from typing import IO, Any
 from gridweave.client import Client
 from gridweave.decorated import Decorated
 from gridweave.errors import GridweaveError
-from gridweave.jobs import Job, wait
+from gridweave.jobs import TERMINAL, Job, wait
 from gridweave.parcels import LAST_TRY, Parcel
 from gridweave.progress import Screen
 from gridweave.streams import LogPiece, State
+
+_MOMENT = 2  # seconds
 
 
 def spawn(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None = None) -> Job:
@@ -50,10 +52,22 @@ def watch(client: Client, job: Job, screen: Screen) -> None:
                 placed = happened.phase != phase and happened.phase in ("Allocated", "Running")
                 screen.state(happened, client.status(job.id) if placed and screen.shown else None)
                 phase = happened.phase
-    except (KeyboardInterrupt, OSError):
+    except (KeyboardInterrupt, OSError) as error:
         screen.close()
-        abandon(client, job, sys.stderr)
+        if isinstance(error, KeyboardInterrupt) or not _ended_soon(client, job):
+            abandon(client, job, sys.stderr)
         raise
+
+
+def _ended_soon(client: Client, job: Job) -> bool:
+    """Whether it ends by itself in a moment: then it is not cancelled for what was only the end of its log."""
+    with contextlib.suppress(GridweaveError):
+        result = client.result(job.id, _MOMENT)
+        if result is not None:
+            result.close()
+    with contextlib.suppress(GridweaveError):
+        return client.status(job.id).get("phase") in TERMINAL
+    return False
 
 
 def abandon(client: Client, job: Job, say_to: IO[str]) -> None:

@@ -46,7 +46,7 @@ SETTINGS = {
     "GATEWAY_HOST": "127.0.0.1",
     "PLATFORM_TOKEN": PLATFORM_TOKEN,
     "ADMIN_TOKEN": ADMIN_TOKEN,
-    "SETUP_BOUND_SECONDS": "12",
+    "SETUP_BOUND_SECONDS": "10",
 }
 PAID_SETTINGS = {"CREDITS_ENABLED": "true", "BILLING_TICK_SECONDS": "1", "PREFLIGHT_HOURS": "0.0001", "VRAM_RATE": "1"}
 
@@ -181,7 +181,8 @@ class Rig:
         gpus = [gpu for node in self.resources().values() for gpu in node["gpus"]]
         return all(gpu["free_mib"] == gpu["total_mib"] for gpu in gpus)
 
-    def all_ready(self, wanted: Collection[str]) -> bool:
+    def all_ready(self, wanted: Collection[str] = tuple(NODES)) -> bool:
+        """Whether the fleet is these nodes, each of them ready."""
         nodes = self.resources()
         return set(wanted) == set(nodes) and all(node["state"] == "Ready" for node in nodes.values())
 

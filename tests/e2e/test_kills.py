@@ -39,7 +39,7 @@ def rig(doomed_rig: Rig) -> Iterator[Rig]:
     """As idle and whole as it was."""
     yield doomed_rig
     doomed_rig.forget_users()
-    until(doomed_rig.all_ready, "three nodes ready")
+    until(lambda: doomed_rig.all_ready(NODES), "three nodes ready")
     until(doomed_rig.idle, "every GPU free again")
 
 
@@ -230,7 +230,7 @@ def test_a_machine_that_an_admin_says_is_gone_keeps_nothing(rig: Rig, tmp_path: 
         until(lambda: rig.resources()[ACME]["state"] == "Gone" and quarantined(rig, ACME) == 0, "nothing is kept any more")
         waiting.let_go()
         declare(False)
-    until(rig.all_ready, "it is back, against all odds")
+    until(lambda: rig.all_ready(NODES), "it is back, against all odds")
     runs_there(user, waiting)
 
 

@@ -56,7 +56,7 @@ def found(standing_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     [
         ("modules", 36.0),
         ("late", 42),
-        ("map", [9.0, 36.0, 81.0]),
+        ("map", [9.0 * radius * radius for radius in range(20)]),
         ("dataclass", [True, True, True]),
         ("raises", [True, "at 1", True]),
         ("async", 2),

@@ -88,6 +88,57 @@ def test_exit_codes_are_what_a_script_would_end_with(rig: Rig, code: int | str) 
     assert isinstance(code, int) or b"out of luck" in user.log(job)
 
 
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_process_that_leaves_without_a_word_has_failed_with_its_code(rig: Rig, code: int) -> None:
+    """A C library that calls exit() has given no result, whatever its code says."""
+
+    def leave(code: int) -> None:
+        import os
+
+        os.write(1, b"leaving\n")
+        os._exit(code)
+
+    user = rig.user()
+    status = user.ended(user.spawn(leave, code))
+    assert ("Failed", "Exited", code) == (status["phase"], status["exit"]["kind"], status["exit"]["code"])
+    assert "leaving" in status["exit"]["log_tail"]
+
+
+def test_running_out_of_memory_in_python_arrives_as_memory_error(rig: Rig) -> None:
+    """The user's own except clause should catch it, on the laptop too."""
+
+    def greedy() -> int:
+        print("allocating")
+        return len(bytearray(1 << 55))
+
+    user = rig.user()
+    job = user.spawn(greedy)
+    with pytest.raises(MemoryError):
+        job.result(timeout=60)
+    status = user.ended(job)
+    assert ("Failed", "Raised") == (status["phase"], status["exit"]["kind"])
+    assert "MemoryError" in status["exit"]["message"]
+    assert "allocating" in status["exit"]["log_tail"]
+
+
+def test_a_run_is_ended_when_its_max_hours_are_used_up(rig: Rig) -> None:
+    """A loop that never ends should cost an hour and not a weekend."""
+
+    def loops() -> None:
+        import time
+
+        print("looping", flush=True)
+        while True:
+            time.sleep(0.01)
+
+    user = rig.user()
+    job = user.spawn(loops, max_hours=0.0002)
+    status = user.ended(job)
+    assert ("Failed", "MaxRuntime") == (status["phase"], status["reason"])
+    assert "looping" in status["exit"]["log_tail"]
+    assert status["ran_ms"] >= 720
+
+
 @pytest.mark.parametrize("way", ["returns", "raises", "cancelled"])
 def test_a_child_in_a_session_of_its_own_does_not_outlive_the_run(rig: Rig, way: str) -> None:
     """A daemon left behind would keep VRAM that is sold to the next user."""

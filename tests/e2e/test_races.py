@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import gridweave as gw
 import httpx
 import pytest
-from gridweave.calls import Parcel
+from gridweave.parcels import Parcel
 
 from tests.e2e.closed_form import charged, cost
 from tests.e2e.rig import ENDED, Rig, User, until

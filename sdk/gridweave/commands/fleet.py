@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
@@ -82,7 +83,7 @@ def bar(total: int, booked: int, quarantined: int) -> Text:
     return drawn
 
 
-def estimate(target: str | None = None, /, *, hardware: Hardware = HARDWARE, common: Common = COMMON) -> int:
+def estimate(target: Path | None = None, /, *, hardware: Hardware = HARDWARE, common: Common = COMMON) -> int:
     """What a job would cost, and whether it would be placed now. Nothing is started.
 
     Parameters
@@ -91,7 +92,7 @@ def estimate(target: str | None = None, /, *, hardware: Hardware = HARDWARE, com
         FILE.py:FUNC, to take what its decorator asks for.
     """
     output = common.output()
-    asked = hardware.over(load(target).options if target else Options())
+    asked = hardware.over(load(str(target)).options if target else Options())
     found = common.client().estimate(asked)
     if output.json:
         output.emit(dict(found.raw))

@@ -50,7 +50,7 @@ def _show_exception(output: Output, job: Job, error: Exception, log: str) -> int
 
 def _once(error: Exception, whole: str, log: str) -> str:
     """What has not been said yet: the remote traceback ends with the exception's own line, and may be in the log."""
-    if error.__cause__ is not None and hasattr(error.__cause__, "__notes__"):
+    if hasattr(error.__cause__ or error.__context__, "__notes__"):
         return whole  # each of the chain has a traceback of its own
     notes: list[str] = getattr(error, "__notes__", [])
     remote = next((note.partition("\n")[2] for note in notes if note.startswith(_HEADING)), "")

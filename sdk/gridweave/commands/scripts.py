@@ -52,7 +52,8 @@ def _imported(file: Path, target: str) -> ModuleType:
     if folders:
         sys.path.insert(0, str(file.parents[len(folders)]))
         name = ".".join([*folders, file.stem])
-        return _run(lambda: importlib.import_module(name), file, target)
+        _run(lambda: importlib.import_module(name), file, target)
+        return sys.modules[name]
     return _alone(file, target)
 
 
@@ -89,9 +90,9 @@ def _alone(file: Path, target: str) -> ModuleType:
     return module
 
 
-def _run(work: Callable[[], Any], file: Path, target: str) -> Any:
+def _run(work: Callable[[], Any], file: Path, target: str) -> None:
     try:
-        return work()
+        work()
     except (Exception, SystemExit) as error:
         lines = traceback.format_exception(type(error), error, _frames_of(file, error))
         sys.stderr.write("".join(lines))

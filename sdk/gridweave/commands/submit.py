@@ -81,6 +81,8 @@ def submit(
         try:
             watch(client, job, screen)
         except OSError as error:
+            if client.status(job.id).get("phase") in ("Completed", "Failed"):
+                return show_outcome(client, output, job, log=screen.tail)
             raise unheard(error, f"Job {job.id} is cancelled") from error
     try:
         return show_outcome(client, output, job, log=screen.tail)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
+import attrs
 import pytest
+from gridweave_agent.ending import Seen, classify
 
-from ports.workloads import Phase
+from core import lifecycle
+from ports.units import Credits, Span
+from ports.workloads import Exit, ExitKind, Phase
 from tests.unit.http.conftest import ALICE, Gateway, until
 
 
@@ -129,3 +133,21 @@ def test_a_stopping_gateway_lets_nobody_wait(gateway: Gateway) -> None:
         return (await asking).status_code
 
     assert 202 == gateway.run(both())
+
+
+def test_an_exit_of_zero_without_a_result_is_said_to_be_one(gateway: Gateway) -> None:
+    """ "Failed: it exited with code 0" reads like success; status and result say what is missing."""
+    job = gateway.submit()
+    run = gateway.start(job)
+    how = classify(Seen(started=True, status=0))
+    said = Exit(ExitKind(how.kind), code=how.code, message=how.message)
+    now = gateway.house.clock.now()
+    gateway.change(job, lambda status: lifecycle.ended(attrs.evolve(job, status=status), said, Span(1), now))
+    gateway.change(job, lambda status: lifecycle.nothing_to_store(status, "NoResult", now))
+    gateway.change(job, lambda status: lifecycle.closed(status, Credits(0), now, billed=False))
+    status = gateway.get(f"/v1/jobs/{job.id}/status").json()
+    result = gateway.get(f"/v1/jobs/{job.id}/result")
+    assert (run.id.workload, "Failed", "Exited") == (status["id"], status["phase"], status["reason"])
+    assert "no result came" in status["message"]
+    assert (409, 0) == (result.status_code, result.json()["exit"]["code"])
+    assert "no result came" in result.json()["detail"]

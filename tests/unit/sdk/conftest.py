@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -64,5 +64,13 @@ def command(python: Program) -> Program:
 
     def run(*arguments: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
         return python("-m", "gridweave", *arguments, timeout=timeout, **environment)
+
+    return run
+
+
+@pytest.fixture
+def cli() -> Callable[[Sequence[str]], int]:
+    """The command line inside this process. Imported here: a node that imports a test module has no such package."""
+    from gridweave.commands import run
 
     return run

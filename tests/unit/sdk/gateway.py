@@ -38,7 +38,7 @@ class Run:
 
     def __init__(self, ident: str, body: dict[str, Any], folder: Path) -> None:
         self.id, self.body, self.folder = ident, body, folder
-        self.cancelled = False
+        self.cancelled = self.stubborn = False  # stubborn: it was cancelled, and goes on
         self.log = folder / "log"
         env = {"PATH": os.environ["PATH"], **body["env"]["env_vars"]}
         with self.log.open("wb") as log:
@@ -91,7 +91,7 @@ class Run:
             "charged": "0.003333",
             "exit": self.exit(),
             "result": None,
-            "cancel_requested_at": None,
+            "cancel_requested_at": "2026-11-29T17:00:01.000Z" if self.cancelled or self.stubborn else None,
             "labels": self.body["labels"],
         }
 
@@ -112,6 +112,9 @@ class Gateway:
         self.break_result_after = 0  # bytes of result per connection; 0: all
         self.etag = ""  # a wrong digest to name with results
         self.most_at_once = 0
+        self.credits_for: int | None = None  # jobs that the credits suffice for at once
+        self.usage: list[dict[str, Any]] = [USAGE]
+        self.closed = False
         self.lock = threading.RLock()
         handler = type("Handler", (_Handler,), {"gateway": self})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -121,6 +124,7 @@ class Gateway:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
 
     def close(self) -> None:
+        self.closed = True
         for run in self.runs.values():
             if run.process.poll() is None:
                 os.killpg(run.process.pid, signal.SIGKILL)
@@ -142,6 +146,9 @@ class Gateway:
         if body["vram"] == "900GB":
             facts: dict[str, Any] = {"field": "vram", "value": "900GB", "remedy": "Ask for 80GB or less.", "largest_mib": 81920}
             raise ProblemError(422, "never-fits", "No GPU has 900 GB.", **facts)
+        running = sum(run.phase == "Running" for run in self.runs.values())
+        if self.credits_for is not None and running >= self.credits_for:
+            raise ProblemError(402, "cannot-afford", "This needs 8 credits set aside.", field="credits", need="8", have="1")
         ident = f"job-{hashlib.sha256(key.encode()).hexdigest()[:24]}"
         folder = self.folder / ident
         folder.mkdir()
@@ -186,6 +193,9 @@ class _Handler(BaseHTTPRequestHandler):
         path = [unquote(part) for part in parts.path.strip("/").split("/")]
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         gateway = self.gateway
+        if gateway.closed:  # also on a connection that was open before
+            self.close_connection = True
+            return
         gateway.calls[f"{method} {path[-1] if path[0] == 'v1' else path[0]}"] += 1
         gateway.headers.append(dict(self.headers.items()))
         try:
@@ -208,14 +218,14 @@ class _Handler(BaseHTTPRequestHandler):
                     self._list()
                 case [_, "v1", "jobs", ident, what]:
                     if ident not in gateway.runs:
-                        raise ProblemError(404, "not-found", f"There is no job {ident}.", field="id", value=ident)
+                        raise ProblemError(404, "not-found", "There is no such job.", field="id", value="")
                     self._job(gateway.runs[ident], what)
                 case ["GET", "v1", "resources"]:
                     self._json(200, FLEET)
                 case ["GET", "v1", "usage"]:
                     self._usage()
                 case ["GET", "v1", "account"]:
-                    account = {"user": "demo", "plan": "paid", "balance": "999.996667", "held": "0.000000", "credits_enabled": True}
+                    account = {"user": "demo", "plan": "paid", "balance": "999.996667", "held": "8.000000", "credits_enabled": True}
                     self._json(200, account)
                 case ["GET", "version"]:
                     self._json(200, {"server": "0.1.0", "sdk_min": "0.1.0", "python": "3.11", "cloudpickle": "3.1.2", "ray": "2.60.0"})
@@ -242,17 +252,20 @@ class _Handler(BaseHTTPRequestHandler):
         runs = list(self.gateway.runs.values())[::-1]
         wanted = self.query.get("phase", "").split(",") if self.query.get("phase") else None
         chosen = [run.status() for run in runs if wanted is None or run.phase in wanted]
+        chosen = [job for job in chosen if self.query.get("name") in (None, job["name"])]
+        key, _, value = self.query.get("label", "").partition("=")
+        chosen = [job for job in chosen if not key or job["labels"].get(key) == value]
         start, limit = int(self.query.get("cursor", 0)), int(self.query.get("limit", 100))
         more = str(start + limit) if len(chosen) > start + limit else ""
         self._json(200, {"jobs": chosen[start : start + limit], "cursor": more})
 
     def _usage(self) -> None:
-        entry = {"seq": 1, "at": "2026-11-29T17:00:02.000Z", "job": "job-1", "run": "job-1/1", "kind": "charge", "amount": "-0.003333"}
-        entry |= {"memo": "square", "ran_ms": 1500}
+        entries = [each for each in self.gateway.usage if each["seq"] > int(self.query.get("after", 0))]
         if self.headers.get("Accept") == "text/csv":
-            self._bytes(200, (",".join(entry) + "\n" + ",".join(str(each) for each in entry.values()) + "\n").encode())
+            lines = [USAGE, *([str(value) for value in each.values()] for each in entries)]
+            self._bytes(200, "".join(",".join(line) + "\n" for line in lines).encode())
         else:
-            self._json(200, {"entries": [entry], "cursor": 1})
+            self._json(200, {"entries": entries, "cursor": entries[-1]["seq"] if entries else 0})
 
     def _job(self, run: Run, what: str) -> None:
         if what == "status":
@@ -347,10 +360,21 @@ FLEET = {
         _node("n1", "org", False, _gpu(0, "A100-80GB", 81920, 40960)),
     ]
 }
+USAGE = {
+    "seq": 1,
+    "at": "2026-11-29T17:00:02.000Z",
+    "job": "job-1",
+    "run": "job-1/1",
+    "kind": "charge",
+    "amount": "-0.003333",
+    "memo": "square",
+    "ran_ms": 1500,
+}
 ESTIMATE = {
     "rate_per_hour": "8.000000",
     "hold": "8.000000",
-    "balance": "992.000000",
+    "balance": "1000.000000",
+    "available": "992.000000",
     "affordable": True,
     "pools": ["org"],
     "placeable_now": True,

@@ -27,7 +27,7 @@ def described(error: BaseException, link: str | None = None) -> dict[str, Any]:
         dumped = cloudpickle.dumps(error)
     except Exception:
         dumped = None
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__, chain=False))
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__, chain=link is None))
     facts = {"exception": dumped, "type": type(error).__name__, "module": type(error).__module__, "message": str(error), "traceback": text}
     return facts if link is None else {**facts, "link": link}
 
@@ -61,6 +61,7 @@ def main() -> None:
     try:
         value, raised = cloudpickle.dumps(run(folder)), False
     except Exception as error:
+        traceback.print_exception(error)
         value, raised = pickle.dumps({"gridweave": 1, **described(error), "chain": list(chain(error))}), True
     sys.stdout.flush()
     (folder / "result.part").write_bytes(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -17,3 +18,6 @@ class Program(Protocol):
     """Runs a program in that folder."""
 
     def __call__(self, *arguments: str, timeout: float = 60, **environment: str) -> subprocess.CompletedProcess[str]: ...
+
+
+Cli = Callable[[Sequence[str]], int]

@@ -143,3 +143,30 @@ def test_waiting_asks_rarely(gateway: Gateway) -> None:
 
     assert 1 == slow.spawn().result()
     assert 1 == gateway.calls["GET result"]
+
+
+def test_where_nothing_ever_answered_is_not_waited_for_a_minute(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong address is told soon; a gateway that restarts under a job is waited for."""
+    slept: list[float] = []
+    clock = {"now": 0.0}
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock["now"] += seconds
+
+    monkeypatch.setattr("gridweave.transport.time.sleep", sleep)
+    monkeypatch.setattr("gridweave.transport.time.monotonic", lambda: clock["now"])
+    with gw.Client("http://127.0.0.1:9") as client, pytest.raises(gw.Unavailable):
+        client.status("x")
+    assert 5 >= sum(slept)
+    slept.clear()
+    with gw.Client("http://127.0.0.1:9") as client, pytest.raises(gw.Unavailable):
+        gw.Job("x", client).result()
+    assert 5 >= sum(slept)
+    slept.clear()
+    with gw.Client(gateway.url) as client:
+        client.account()
+        gateway.close()
+        with pytest.raises(gw.Unavailable):
+            client.account()
+    assert 50 <= sum(slept) <= 60

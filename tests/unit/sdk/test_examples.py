@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from runtimes.http import demo
 from tests.unit.sdk.gateway import Gateway
 from tests.unit.sdk.running import Program
 
@@ -35,5 +38,25 @@ def test_examples_may_be_submitted(gateway: Gateway, command: Program) -> None:
     assert "49\n" == command("submit", str(EXAMPLES / "hello.py:square"), "7").stdout.partition("\n")[2]
     done = command("submit", str(EXAMPLES / "exceptions.py:divide"), "1", "0")
     assert 1 == done.returncode
-    assert "ZeroDivisionError: division by zero" in done.stderr
+    assert "ZeroDivisionError: division by zero" in done.stdout
     assert "nobody is there for 1 apple(s)" in done.stderr
+
+
+def test_the_demo_ends_quietly_on_ctrl_c(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And stops its gateway all the same."""
+    stopped = []
+
+    @contextmanager
+    def gateway() -> Iterator[str]:
+        try:
+            yield "http://127.0.0.1:9"
+        finally:
+            stopped.append(True)
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "_gateway", gateway)
+    monkeypatch.setattr(demo, "_step", interrupted)
+    assert (130, [True]) == (demo.main(), stopped)
+    assert "Stopped by Ctrl-C" in capsys.readouterr().out

@@ -112,3 +112,82 @@ def test_refusals_carry_the_gateways_facts(gateway: Gateway) -> None:
     assert ("never-fits", 422, "vram", "900GB") == (refused.kind, refused.status, refused.field, refused.value)
     assert 81920 == refused.facts["largest_mib"]
     assert "No GPU has 900 GB. Ask for 80GB or less." == str(refused)
+
+
+def test_exceptions_with_constructors_of_their_own_arrive_as_themselves(gateway: Gateway, project: Project, python: Program) -> None:
+    """Their pickles call the constructor with the message alone, which it refuses, or makes another message of."""
+    project(
+        script="""
+        import gridweave as gw
+
+        class Spilled(Exception):
+            def __init__(self, amount, where):
+                super().__init__(f"spilled {amount} on {where}")
+                self.amount, self.where = amount, where
+
+        class Dropped(Exception):
+            def __init__(self, what):
+                super().__init__(f"dropped {what}")
+
+        @gw.function
+        def pour(much):
+            raise Spilled(3, "the floor") if much else Dropped("it")
+
+        try:
+            pour.remote(True)
+        except Spilled as error:
+            print(error, error.amount, error.where, bool(error.__notes__))
+        try:
+            pour.remote(False)
+        except Dropped as error:
+            print(error)
+        """
+    )
+    lines = python("script.py").stdout.splitlines()
+    assert {"spilled 3 on the floor 3 the floor True", "dropped it"} <= set(lines)
+
+
+def test_leaving_by_os_exit_says_that_no_result_came(gateway: Gateway) -> None:
+    """Code 0 alone would read like success."""
+
+    @gw.function
+    def leave() -> None:
+        import os
+
+        os._exit(0)
+
+    with pytest.raises(gw.JobFailed, match="code 0 before the function returned: no result came"):
+        leave.remote()
+
+
+def test_a_log_that_was_shown_is_not_repeated_in_the_error(gateway: Gateway) -> None:
+    """result() of a job that was spawned tells its last lines; after remote() they stand right above."""
+
+    @gw.function
+    def die() -> None:
+        import os
+
+        print("last words", flush=True)
+        os._exit(1)
+
+    with pytest.raises(gw.JobFailed) as caught:
+        die.remote()
+    assert ([], "last words\n") == (getattr(caught.value, "__notes__", []), caught.value.log_tail)
+    with pytest.raises(gw.JobFailed) as caught:
+        die.spawn().result()
+    assert ["Last lines of its log:\nlast words"] == caught.value.__notes__
+
+
+def test_a_job_that_is_not_there_is_named(gateway: Gateway) -> None:
+    """Of several ids in a script, which?"""
+    with pytest.raises(gw.NotFound, match="There is no job 'job-x'") as caught:
+        gw.Job("job-x").status()
+    assert ("id", "job-x") == (caught.value.field, caught.value.value)
+
+
+def test_sentences_of_errors_end(gateway: Gateway) -> None:
+    """Message and remedy stand in one line of a traceback."""
+    assert "It is wrong. Mend it." == str(gw.Refused("It is wrong", remedy="Mend it."))
+    assert "Is it wrong? Mend it." == str(gw.Refused("Is it wrong?", remedy="Mend it."))
+    estimate = repr(gw.function(len).estimate())
+    assert 1 == estimate.count("placement")

@@ -91,3 +91,29 @@ def test_a_bad_item_is_refused_and_the_rest_cancelled(gateway: Gateway) -> None:
     with pytest.raises(gw.Refused, match="argument 1 is a generator"):
         list(forever.map([1, (x for x in "a")], concurrency=2))
     assert {"Cancelled"} >= {run.phase for run in gateway.runs.values()}
+
+
+def test_a_map_that_credits_do_not_suffice_for_at_once_throttles_itself(gateway: Gateway) -> None:
+    """Jobs in flight give their holds back: waiting for one is better than losing what is done."""
+    gateway.credits_for = 2
+    assert list(range(1, 9)) == list(quick.map(range(1, 9), concurrency=8))
+    assert 2 >= gateway.most_at_once
+
+
+def test_a_map_that_not_one_job_can_be_paid_of_raises(gateway: Gateway) -> None:
+    """There is nothing to wait for."""
+    gateway.credits_for = 0
+    with pytest.raises(gw.Refused, match="needs 8 credits") as caught:
+        list(quick.map(range(3), concurrency=3))
+    assert "cannot-afford" == caught.value.kind
+
+
+def test_exceptions_can_be_results(gateway: Gateway) -> None:
+    """One bad item of a thousand must not end the other 999; neither must one that cannot be sent."""
+    found = list(quick.map([1, -2, (x for x in "a"), 3], concurrency=2, return_exceptions=True))
+    assert [1, ValueError, gw.Refused, 3] == [each if isinstance(each, int) else type(each) for each in found]
+
+
+def test_starmap_takes_tuples_of_arguments(gateway: Gateway) -> None:
+    """As itertools and multiprocessing have it."""
+    assert [3, 7] == list(quick.starmap([(1, 2), (3, 4)]))

@@ -1,0 +1,150 @@
+"""Accepted submits and status reads per second with 32 clients at once.
+
+    python -m benchmarks.submit_throughput [--submits 1500] [--reads 4000] [--rays 32]
+
+Submits are compared with what Ray's Job Submission API accepts on the same cluster, reads with a bare Falcon handler that
+gives the same bytes under the same server. All GPUs are held meanwhile, so that nothing but the accepting is measured; what was
+accepted is cancelled at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import falcon
+import falcon.asgi
+import gridweave as gw
+from gridweave.calls import spawn
+from gridweave.jobs import Job
+from gridweave.parcels import Parcel
+from ray.job_submission import JobSubmissionClient
+
+from benchmarks.standing import ADMIN, ROOT, Standing, answers, finish, free_port, say, standing
+from benchmarks.wire_clients import rate, request
+from runtimes.http.edge import Edge
+from runtimes.http.server import Server, listen
+from runtimes.settings import load
+
+CLIENTS = 32
+HEADERS = {"Authorization": f"Bearer {ADMIN}"}
+
+
+def waits() -> None:
+    import time
+
+    time.sleep(86_400)
+
+
+waits.__module__ = "__main__"
+
+
+def submits(on: Standing, count: int) -> float:
+    client = gw.Client(on.gateway, ADMIN)
+    with contextlib.closing(Parcel(gw.function(vram="80GB")(waits))) as parcel:
+        letter = parcel.letter((), {})
+        with contextlib.closing(letter):
+            body = json.dumps(parcel.body(client, letter._arguments, letter._code)).encode()
+    wanted = (request("POST", "/v1/jobs/submit", {**HEADERS, "Idempotency-Key": f"bench-{n}"}, body) for n in range(count))
+    per_s, statuses = rate(on.gateway, wanted, CLIENTS)
+    if Counter({202: count}) != statuses:
+        raise SystemExit(f"not all submits were accepted: {statuses}")
+    return per_s
+
+
+def reads(url: str, path: str, count: int) -> float:
+    per_s, statuses = rate(url, (request("GET", path, HEADERS) for _ in range(count)), CLIENTS)
+    if Counter({200: count}) != statuses:
+        raise SystemExit(f"not all reads were answered: {statuses}")
+    return per_s
+
+
+def rays(on: Standing, count: int) -> float:
+    client = JobSubmissionClient(on.dashboard)
+    client.submit_job(entrypoint="true")
+    began = time.perf_counter()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(lambda _: client.submit_job(entrypoint="true"), range(count)))
+    return count / (time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def bare(data: bytes, on: Standing) -> Iterator[str]:
+    """The URL of a process like the gateway's, whose one handler gives these bytes."""
+    port, file = free_port(), on.folder / "bare.json"
+    file.write_bytes(data)
+    command = [sys.executable, "-m", "benchmarks.submit_throughput", "--serve", str(port), str(file)]
+    process = subprocess.Popen(command, cwd=ROOT, env=on.env, stdout=subprocess.DEVNULL)
+    try:
+        answers(f"http://127.0.0.1:{port}/", process, file)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def serve(port: int, file: str) -> None:
+    """In that process, until SIGTERM."""
+    with open(file, "rb") as opened:
+        data = opened.read()
+
+    class Bare:
+        async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+            resp.data = data
+
+    def make() -> Edge:
+        app: falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response] = falcon.asgi.App()
+        app.add_route("/", Bare())
+        return Edge(app, lambda: None)
+
+    Server(load(os.environ).settings, listen("127.0.0.1", port), make).run()
+
+
+def hold_all(client: gw.Client) -> Job:
+    job = spawn(client, gw.function(vram="1GB", gpus=8, exclusive=True)(waits), (), {})
+    while job.status()["phase"] != "Running":
+        time.sleep(0.1)
+    return job
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--submits", type=int, default=1500)
+    parser.add_argument("--reads", type=int, default=4000)
+    parser.add_argument("--rays", type=int, default=32)
+    parser.add_argument("--serve", nargs=2, metavar=("PORT", "FILE"), help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="accepted for symmetry: the JSON object is always last")
+    given = parser.parse_args()
+    if given.serve:
+        serve(int(given.serve[0]), given.serve[1])
+        return
+    with standing() as on:
+        client = gw.Client(on.gateway, ADMIN)
+        job = hold_all(client)
+        say(f"{given.reads} reads of a status by {CLIENTS} clients")
+        path = f"/v1/jobs/{job.id}/status"
+        with bare(json.dumps(job.status()).encode(), on) as url:
+            seen = [(reads(on.gateway, path, given.reads // 4), reads(url, "/", given.reads // 4)) for _ in range(4)]
+        say(f"{given.submits} submits by {CLIENTS} clients")
+        accepted = submits(on, given.submits)
+        job.cancel()
+        for each in client.jobs(phases="Pending"):
+            client.cancel(each["id"])
+        say(f"{given.rays} submits of Ray's")
+        theirs = rays(on, given.rays)
+    ours, bares = sum(each for each, _ in seen) / 4, sum(each for _, each in seen) / 4
+    say(f"submits per second: Gridweave {accepted:.0f}, Ray {theirs:.1f}")
+    say(f"reads per second: Gridweave {ours:.0f}, a bare handler {bares:.0f}")
+    finish({"ratio": round(accepted / theirs, 1), "reads_ratio": round(ours / bares, 3)})
+
+
+if __name__ == "__main__":
+    main()
