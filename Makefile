@@ -19,7 +19,7 @@ WORKERS ?= 2
 TESTS ?= tests
 TYPED := $(strip ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
-.PHONY: help venv demo test check lint types walls format bench pins clean new-venv
+.PHONY: help venv demo test crash check lint types walls format bench pins clean new-venv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
@@ -47,6 +47,9 @@ walls: $(INSTALLED)
 
 format: $(INSTALLED) ## mend what ruff can mend
 	@$(BIN)/ruff check --fix-only . && $(BIN)/ruff format .
+
+crash: $(INSTALLED) ## SIGKILL the gateway at every call to a port, with jobs on their way, one call at a time (long)
+	@GRIDWEAVE_CRASH_WALK=whole $(STEP) 'Crash walk' $(BIN)/python -m pytest tests/e2e/test_crash_walk.py
 
 bench: $(INSTALLED) ## run every benchmark
 	@for each in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do \
