@@ -17,9 +17,11 @@ INSTALLED := $(VENV)/.installed
 STEP := bash .ci/step
 WORKERS ?= 2
 TESTS ?= tests
+SEED ?= 1
+STEPS ?= 20000
 TYPED := $(strip ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
-.PHONY: help venv demo test check lint types walls format bench pins clean new-venv
+.PHONY: help venv demo test crash simulate simulate-long ledger-long soak check lint types walls format bench pins clean new-venv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
@@ -48,8 +50,24 @@ walls: $(INSTALLED)
 format: $(INSTALLED) ## mend what ruff can mend
 	@$(BIN)/ruff check --fix-only . && $(BIN)/ruff format .
 
-bench: $(INSTALLED) ## run every benchmark
-	@for each in $(basename $(notdir $(wildcard benchmarks/[a-z]*.py))); do \
+crash: $(INSTALLED) ## SIGKILL the gateway at every call to a port, with jobs on their way, one call at a time (long)
+	@GRIDWEAVE_CRASH_WALK=whole $(STEP) 'Crash walk' $(BIN)/python -m pytest tests/e2e/test_crash_walk.py
+
+simulate: $(INSTALLED) ## a whole cluster with faults, from one seed (SEED=7 STEPS=20000); a failure is shrunk and shown step by step
+	@$(STEP) 'Simulation, seed $(SEED)' $(BIN)/python -m tests.simulation --seed $(SEED) --steps $(STEPS)
+
+simulate-long: $(INSTALLED) ## ten seeds of a million steps (hours)
+	@$(STEP) 'Simulation, ten seeds of a million steps' $(BIN)/python -m tests.simulation --seed 1 --seeds 10 --steps 1000000
+
+ledger-long: $(INSTALLED) ## ten seeds of a million random operations on the ledger (an hour or two)
+	@LEDGER_STEPS=1000000 LEDGER_SEEDS=10 $(STEP) 'Ledger, ten seeds of a million operations' $(BIN)/python -m pytest -s --timeout=0 \
+	    -n $(WORKERS) tests/properties/test_ledger.py -k seeded
+
+soak: $(INSTALLED) ## 50,000 short jobs, and whether memory stays flat (about an hour)
+	@$(STEP) 'Soak' $(BIN)/python -m benchmarks.soak
+
+bench: $(INSTALLED) ## run every benchmark but the soak
+	@for each in $(filter-out soak,$(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))); do \
 	    $(STEP) "Benchmark $$each" $(BIN)/python -m benchmarks.$$each || exit; done
 
 pins: $(INSTALLED) ## write constraints.txt from what is installed in .venv

@@ -78,10 +78,10 @@ class Lifespan:
 
     async def process_startup(self, scope: dict[str, Any], event: dict[str, Any]) -> None:
         """The live copy is read once before the first request, unless the store does not answer."""
-        services = self._services
+        services, cursor = self._services, ""
         with contextlib.suppress(Unavailable):
-            await services.pools.store.run(services.watch.round, "", Span(0))
-        services.watch.start(asyncio.get_running_loop())
+            cursor = await services.pools.store.run(services.watch.round, "", Span(0))
+        services.watch.start(asyncio.get_running_loop(), cursor)
         services.on_start()
 
     async def process_shutdown(self, scope: dict[str, Any], event: dict[str, Any]) -> None:

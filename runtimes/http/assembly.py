@@ -10,6 +10,7 @@ from adapters.ray.tokens import tail_token
 from ports.errors import Unavailable
 from ports.nodes import NodeState
 from ports.units import Instant
+from runtimes.demo_fleet import demo_nodes
 from runtimes.http.services import Permit, Services
 from runtimes.http.tails import AgentTails
 from runtimes.http.watch import Watch
@@ -34,7 +35,7 @@ def gateway_services(settings: Settings, url: str) -> Services:
         watch,
         AgentTails(partial(tail_token, wired.secret)),
         check_grant=partial(_permit, wired.secret),
-        not_ready=partial(_not_ready, wired, watch),
+        not_ready=partial(_not_ready, wired, watch, _demo_names(settings)),
         versions={"ray": _installed("ray")},
         on_start=host.start if host is not None else _nothing,
         on_stop=stop,
@@ -50,7 +51,12 @@ def _permit(secret: bytes, method: str, path: str, query: str, now: Instant) -> 
     return Permit(opened.key, opened.max_size if isinstance(opened, GrantedWrite) else 0)
 
 
-def _not_ready(wired: Wired, watch: Watch) -> list[str]:
+def _demo_names(settings: Settings) -> frozenset[str]:
+    return frozenset(node.name for node in demo_nodes(settings.demo_fleet)) if settings.demo else frozenset()
+
+
+def _not_ready(wired: Wired, watch: Watch, expected: frozenset[str]) -> list[str]:
+    """expected: nodes that are known to be on their way; an ask that only they could hold would be refused before."""
     reasons = []
     try:
         if wired.leadership.holder() is None:
@@ -60,6 +66,8 @@ def _not_ready(wired: Wired, watch: Watch) -> list[str]:
         return [str(error)]
     if not any(node.record.status.state is NodeState.READY for node in nodes):
         reasons.append("No node is ready." if nodes else "No node has joined yet.")
+    elif missing := expected - {node.record.name for node in nodes if node.gpus}:
+        reasons.append(f"{len(missing)} of the {len(expected)} nodes of the demo have not joined yet.")
     return reasons
 
 

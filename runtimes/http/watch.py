@@ -68,9 +68,10 @@ class Watch:
         self.money = MoneySeen()
         self.stale = "it has not been read yet"
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop, cursor: str = "") -> None:
+        """cursor: of a round that was made before; "" reads everything."""
         self._loop = loop
-        self._thread = threading.Thread(target=self._follow, name="watch", daemon=True)
+        self._thread = threading.Thread(target=self._follow, args=(cursor,), name="watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -160,8 +161,7 @@ class Watch:
             self.money = money
         return cursor
 
-    def _follow(self) -> None:
-        cursor = ""
+    def _follow(self, cursor: str) -> None:
         while not self._ending.is_set():
             try:
                 cursor = self.round(cursor)

@@ -80,6 +80,7 @@ class Crew:
                 self._sent(letter, job)
             if job is not None:
                 return job
+        letter.close()
         return None
 
     def _admitted(self, letter: Letter) -> bool:

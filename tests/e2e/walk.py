@@ -33,6 +33,7 @@ def kinds(point: str) -> tuple[str, ...]:
 def restarts(rig: Rig) -> Iterator[None]:
     """Whatever happens to the gateway within, it is as before afterwards."""
     settings = rig.gateway.settings
+    rig.gateway.settings = {**settings, "SETUP_BOUND_SECONDS": "120"}  # inputs wait for the gateway that is killed
     try:
         yield
     finally:
