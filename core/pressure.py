@@ -1,0 +1,86 @@
+"""How much is asked of the fleet, and which GPUs are too scarce to be given to asks that others could serve.
+
+The *offered load* is what would be in use, over what there is, if nothing were refused. It is told without a clock: what
+was asked for lately, times how long a MiB stays in use, counted in asks. Where nothing ever ends it is without bound.
+
+A size of GPU is scarce if all that smaller GPUs can serve would fit on smaller GPUs: then it costs to put such an ask
+on one of that size, since those that need it find none later. If it would not fit there, somebody has to go up, and the cost
+only breaks ties. What lies between is a ramp.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+MEMORY = 2.0  # asks are remembered for about so many fleets of VRAM asked for
+ENOUGH = 0.05  # of a fleet's VRAM has to be asked for before the load can be told
+MOST = 1.15  # a greater load changes nothing
+COSTS = ((1.03, 1.0), (1.08, 0.3), (1.2, 0.3), (1.3, 0.0))  # what smaller GPUs would hold, over what they have: the cost
+
+
+class Pressure:
+    """All amounts in MiB; `used`: booked now."""
+
+    __slots__ = ("_asked", "_demand", "_fleet", "_freed", "_in_use", "_sizes", "_supply", "_weight", "used")
+
+    def __init__(self) -> None:
+        self._asked = self._freed = self._in_use = self._weight = 0.0
+        self._sizes: list[int] = []
+        self._supply: list[int] = []
+        self._demand: list[float] = []
+        self._fleet, self.used = 0, 0
+
+    def supply(self, mib_by_size: Mapping[int, int]) -> None:
+        """The fleet's VRAM, by MiB per GPU."""
+        known = dict(zip(self._sizes, self._demand, strict=True))
+        self._sizes = sorted(mib_by_size)
+        self._supply = [mib_by_size[size] for size in self._sizes]
+        self._demand = [known.get(size, 0.0) for size in self._sizes]
+        self._fleet = sum(self._supply)
+
+    def heard(self, need: int, mib: int) -> None:
+        """An ask has come: `need` per GPU, `mib` in all."""
+        if not self._fleet:
+            return
+        fades = max(0.0, 1.0 - mib / (MEMORY * self._fleet))
+        self._asked = self._asked * fades + mib
+        self._freed *= fades
+        self._in_use = self._in_use * fades + self.used * (1.0 - fades)
+        self._weight = self._weight * fades + 1.0 - fades
+        self._demand = [each * fades for each in self._demand]
+        self._demand[min(bisect_left(self._sizes, need), len(self._sizes) - 1)] += mib
+
+    def freed(self, mib: int) -> None:
+        self.used -= mib
+        self._freed += mib
+
+    @property
+    def load(self) -> float:
+        """Offered; 0 while it can't be told."""
+        if self._asked < ENOUGH * self._fleet or not self._fleet:
+            return 0.0
+        if not self._freed:
+            return MOST
+        return min(MOST, self._asked * self._in_use / (self._weight * self._freed * self._fleet))
+
+    def costs(self) -> dict[int, float]:
+        """By MiB per GPU: what it costs, from 0 to 1, to serve on it what a smaller one could have served."""
+        load, asked, found = self.load, sum(self._demand), {}
+        fits, below, cost = 0.0, 0, 0.0
+        for size, supply, demand in zip(self._sizes, self._supply, self._demand, strict=True):
+            if below and asked:
+                cost = max(cost, _cost(load * (fits / asked) / (below / self._fleet)))
+            found[size] = cost
+            fits, below = fits + demand, below + supply
+        return found
+
+
+def _cost(filled: float) -> float:
+    """On the ramp."""
+    last, high = COSTS[0]
+    for upto, cost in COSTS:
+        if filled <= upto:
+            return cost if upto == last else high + (cost - high) * (filled - last) / (upto - last)
+        last, high = upto, cost
+    return high
