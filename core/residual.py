@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Sequence
 
-DEPTH = 16  # asks looked ahead: fewer leave slivers that nobody fits, many more count on luck
+DEPTH = 13  # asks looked ahead: fewer leave slivers that nobody fits, many more count on luck
 HISTORY = 4_096  # asks for a part of a GPU that are remembered
 FIRST, SELDOM = 32, 8_192  # asks between two refreshes: at first, and at most
 LEVELS = 1_024
