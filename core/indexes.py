@@ -87,8 +87,9 @@ class Indexes:
 
     __slots__ = ("_census", "_policy", "_several", "_shares", "_single", "_wholes")
 
-    def __init__(self, census: Census, policy: Policy | None = None) -> None:
-        self._census, self._policy = census, policy
+    def __init__(self, census: Census) -> None:
+        self._census = census
+        self._policy: Policy | None = None
         self._single: dict[tuple[str, str | None, str | None, bool], GpuIndex] = {}
         self._several: dict[tuple[str, str | None, str | None, bool, int], RoomIndex] = {}
         self._shares: dict[Watch, None] = {}  # nodes whose rooms for shares are out of date
@@ -112,6 +113,14 @@ class Indexes:
         _refresh(self._wholes if ask.exclusive else self._shares)
         node = several.rooms.best(ask.mib.n)
         return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
+
+    def follow(self, policy: Policy, nodes: Iterable[NodeState]) -> None:
+        """From now on the policy says which GPU an ask for one gets: its indexes are made when they are needed."""
+        self._policy = policy
+        self._single.clear()
+        for gpu in (gpu for node in nodes for gpu in node.gpus.values()):
+            gpu.buckets.clear()
+            gpu.idles.clear()
 
     def join(self, node: NodeState) -> None:
         """Take a node into every index that it belongs to."""

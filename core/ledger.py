@@ -32,7 +32,8 @@ _WAITING = 16_384  # runs without room that a policy is not told of again
 
 
 class VramLedger:
-    """Single-threaded: its owner calls it from one thread at a time. policy: None for best fit; it is this ledger's own."""
+    """Single-threaded: its owner calls it from one thread at a time. policy: None for best fit; it is this ledger's own, and decides once
+    it has learned enough."""
 
     def __init__(self, policy: Policy | None = None) -> None:
         self._policy = policy
@@ -42,7 +43,8 @@ class VramLedger:
         self._bookings: dict[RunId, Placement] = {}
         self._quarantine: dict[str, dict[tuple[str, int], int]] = {}
         self._census = Census()
-        self._indexes = Indexes(self._census, policy)
+        self._indexes = Indexes(self._census)
+        self._learned = False
         self._views: dict[str, NodeView] = {}
         self._unseen: list[NodeState] = []  # nodes that have changed since the last view
 
@@ -270,6 +272,9 @@ class VramLedger:
         """What the policy learns from: every run once, however often it asks, and what is booked."""
         if run not in self._refused:
             policy.heard(ask)
+            if not self._learned and policy.ready:
+                self._learned = True
+                self._indexes.follow(policy, self._nodes.values())
         if placed:
             self._refused.pop(run, None)
             policy.booked(sum(slot.mib.n for slot in placed))

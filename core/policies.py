@@ -2,7 +2,7 @@
 
 A policy chooses among GPUs that `core.packing` calls eligible, and never says no while there is one. It is told of every ask
 once, of what is booked and given back, and of the fleet; it learns from that alone, so that the same history gives the same
-choices. Several GPUs of one node are placed as best fit does it.
+choices. Until it has heard enough, and for several GPUs of one node, best fit decides.
 
 - `residual_value`: the GPU on which the residual value rises least (`core.residual`). Packs tightest when more is asked for
   than there is; below that it spends large GPUs on small asks.
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SCARCE = 0.1  # of a mean ask: the rise that makes up for a GPU of a scarce size
 SNUG = 0.06  # of a MiB: what one that is left free counts for while the fleet has room
 CALM, STRAINED = 0.99, 1.04  # offered load: below it there is room, above it there is none; between them what was holds
+READY = 64  # asks for a part of a GPU
 REPRICED = 64  # asks between two looks at the pressure
 
 
@@ -55,6 +56,11 @@ class Policy(Protocol):
 
     def freed(self, mib: int) -> None: ...
 
+    @property
+    def ready(self) -> bool:
+        """Whether it has heard enough to decide. Once it has, it stays so."""
+        ...
+
 
 class ResidualValue:
     """residuals, costs: what its finders rank by."""
@@ -80,6 +86,10 @@ class ResidualValue:
 
     def freed(self, mib: int) -> None:
         """Likewise."""
+
+    @property
+    def ready(self) -> bool:
+        return self.residuals.heard_of >= READY
 
 
 class Scarcity(ResidualValue):

@@ -5,7 +5,7 @@ of a GPU, each taken if it still fits. An ask of a MiB makes it rise (or fall) f
 The GPU on which it rises least is the one that the ask completes best.
 
 It is a dynamic program over r in at most 1,024 levels and the histogram of the last asks, redone when the history has
-doubled and then once in a while, so that an ask pays microseconds for it. For each amount that is asked for, levels of like
+grown fourfold and then once in a while, so that an ask pays microseconds for it. For each amount that is asked for, levels of like
 rise are gathered in a bitmask: the best level that is there is found by a few ANDs, however many GPUs there are.
 """
 
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 DEPTH = 13  # asks looked ahead: fewer leave slivers that nobody fits, many more count on luck
 HISTORY = 4_096  # asks for a part of a GPU that are remembered
-FIRST, SELDOM = 32, 8_192  # asks between two refreshes: at first, and at most
+FIRST, SELDOM = 64, 8_192  # asks between two refreshes: at first, and at most
 LEVELS = 1_024
-SIZES = 48  # of asks, in the dynamic program; rarer ones count as the nearest of these
+SIZES = 40  # of asks, in the dynamic program; rarer ones count as the nearest of these
 STEPS = 256  # of rise in a mean ask: what is closer than that is a tie, and the tightest wins
 
 Groups = Sequence[tuple[float, int]]  # ascending: rise, and the levels on which it is that, as bits
@@ -59,8 +59,13 @@ class Residuals:
                 del self._counts[gone]
         self._since += 1
         if self._since >= self._due:
-            self._due, self._since = min(SELDOM, 2 * self._due), 0
+            self._due, self._since = min(SELDOM, 4 * self._due), 0
             self._refresh()
+
+    @property
+    def heard_of(self) -> int:
+        """Asks that are remembered."""
+        return len(self._asks)
 
     def lean(self, snug: float) -> None:
         if snug != self.snug:
