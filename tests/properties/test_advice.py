@@ -32,19 +32,27 @@ RUNS = st.lists(st.tuples(ASKS, POOLS, st.sampled_from([True, True, False])), ma
 Hardware = dict[tuple[str, int], tuple[str, str, int]]  # (node, GPU): owner, model, MiB
 
 
-def ways(hardware: Hardware, free: dict[tuple[str, int], int], ask: Ask, pool: Pool, taken: frozenset[tuple[str, int]]) -> Iterator[Placement]:
+def ways(
+    hardware: Hardware, free: dict[tuple[str, int], int], ask: Ask, pool: Pool, taken: frozenset[tuple[str, int]]
+) -> Iterator[Placement]:
     """Every place of one worker."""
     fits = [
         at
         for at, (owner, model, total) in hardware.items()
-        if pool.has(owner) and ask.model in (None, model) and at not in taken and free[at] >= (total if ask.exclusive else 0) and free[at] >= ask.mib.n
+        if pool.has(owner)
+        and ask.model in (None, model)
+        and at not in taken
+        and free[at] >= (total if ask.exclusive else 0)
+        and free[at] >= ask.mib.n
     ]
     for chosen in combinations(fits, ask.gpus):
         if len({node for node, _ in chosen}) == 1:
             yield tuple(Slot(*at, Mib(hardware[at][2]) if ask.exclusive else ask.mib) for at in chosen)
 
 
-def can_all(hardware: Hardware, free: dict[tuple[str, int], int], jobs: Sequence[tuple[Ask, Pool, int]], taken: frozenset[tuple[str, int]]) -> bool:
+def can_all(
+    hardware: Hardware, free: dict[tuple[str, int], int], jobs: Sequence[tuple[Ask, Pool, int]], taken: frozenset[tuple[str, int]]
+) -> bool:
     """Whether all can be placed; jobs: ask, pool, workers still to place. taken: GPUs of the first one's placed workers."""
     if not jobs:
         return True
