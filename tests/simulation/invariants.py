@@ -104,7 +104,9 @@ def time_is_true(world: World, run: Run) -> None:
     if true is None or run.exit is None:
         return
     still = any(run.id in machine.runs and machine.runs[run.id].alive for machine in world.machines.values())
-    if run.exit.kind is not ExitKind.RUNNER_LOST and run.id not in world.truth.vague:
+    nodes = {slot.node for slot in run.placement}
+    rank_lost = len(nodes) > 1 and any(was_hurt(world, node) for node in nodes)  # the others say how it ended, not for how long it ran
+    if run.exit.kind is not ExitKind.RUNNER_LOST and run.id not in world.truth.vague and not rank_lost:
         demand(run.ran == Span(true), f"{run.id} ran {true} ms, and is stored with {run.ran}")
     elif not still:
         demand(run.ran <= Span(true), f"{run.id} ran {true} ms, and is billed for {run.ran}")
