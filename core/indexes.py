@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from core.buckets import Buckets, Finder
+from core.buckets import Buckets
 from core.census import Census
 from core.ledger_state import GpuState, NodeState, Watch
 from core.owners import Pool
-from core.policies import Policy
 from core.rooms import Rooms, Seat
 from ports.workloads import Ask
 
@@ -41,13 +40,13 @@ class Kind:
 
 
 class GpuIndex:
-    """Finds one GPU of a kind: the tightest, or what the policy says."""
+    """Finds one GPU: the tightest of its kind."""
 
     __slots__ = ("buckets", "kind")
 
-    def __init__(self, kind: Kind, nodes: Iterable[NodeState], policy: Policy | None) -> None:
+    def __init__(self, kind: Kind, nodes: Iterable[NodeState]) -> None:
         self.kind = kind
-        self.buckets: Finder[GpuState] = Buckets() if policy is None else policy.finder(kind.exclusive)
+        self.buckets: Buckets[GpuState] = Buckets()
         for node in nodes:
             self.join(node)
 
@@ -85,18 +84,17 @@ class RoomIndex:
 class Indexes:
     """All indexes that asks have needed so far."""
 
-    __slots__ = ("_census", "_policy", "_several", "_shares", "_single", "_wholes")
+    __slots__ = ("_census", "_several", "_shares", "_single", "_wholes")
 
     def __init__(self, census: Census) -> None:
         self._census = census
-        self._policy: Policy | None = None
         self._single: dict[tuple[str, str | None, str | None, bool], GpuIndex] = {}
         self._several: dict[tuple[str, str | None, str | None, bool, int], RoomIndex] = {}
         self._shares: dict[Watch, None] = {}  # nodes whose rooms for shares are out of date
         self._wholes: dict[Watch, None] = {}  # likewise, for whole GPUs
 
     def one(self, ask: Ask, pool: Pool) -> GpuState | int:
-        """The GPU to take; or the MiB that came closest."""
+        """The tightest GPU; or the MiB that came closest."""
         single = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive)) or self._make_single(pool, ask)
         if single is None:
             return 0
@@ -113,14 +111,6 @@ class Indexes:
         _refresh(self._wholes if ask.exclusive else self._shares)
         node = several.rooms.best(ask.mib.n)
         return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
-
-    def follow(self, policy: Policy, nodes: Iterable[NodeState]) -> None:
-        """From now on the policy says which GPU an ask for one gets: its indexes are made when they are needed."""
-        self._policy = policy
-        self._single.clear()
-        for gpu in (gpu for node in nodes for gpu in node.gpus.values()):
-            gpu.buckets.clear()
-            gpu.idles.clear()
 
     def join(self, node: NodeState) -> None:
         """Take a node into every index that it belongs to."""
@@ -144,9 +134,6 @@ class Indexes:
             self._shares[node.shares] = None
         if node.wholes.roomy or (gpu.free == gpu.total and node.wholes.groups):
             self._wholes[node.wholes] = None
-        if self._policy is not None and more < 0 and gpu.free - more == gpu.total:
-            for finder in chain(gpu.idles, gpu.buckets):
-                finder.moved(gpu)
 
     def keep_up(self) -> None:
         """Before a booking: let no more than a few nodes be out of date."""
@@ -163,7 +150,7 @@ class Indexes:
     def _make_single(self, pool: Pool, ask: Ask) -> GpuIndex | None:
         if not self._census.capacity(Ask(ask.mib, model=ask.model, vendor=ask.vendor), pool):
             return None
-        made = GpuIndex(Kind(pool, ask), self._census.members(pool), self._policy)
+        made = GpuIndex(Kind(pool, ask), self._census.members(pool))
         self._single[pool.owners, ask.model, ask.vendor, ask.exclusive] = made
         return made
 
