@@ -37,7 +37,8 @@ class Bookings:
         run = job.status.run
         live = run if run is not None and run.state is not RunState.ENDED else None
         held = self._held.get(job.id)
-        self.homeless.discard(job.id)
+        if live is None:
+            self.homeless.discard(job.id)
         given = False
         if held is not None and (live is None or live.id != held.run):
             given = self.drop(job.id)
@@ -68,15 +69,18 @@ class Bookings:
 
     def _adopt(self, job_id: str, run: RunId, placement: Placement, running: bool) -> None:
         """A booking that this ledger does not know: of an earlier term. Honoured if exactly those slots can be booked;
-        what runs already has them, whatever else is booked there."""
+        what runs already has them, whatever else is booked there, and so has what may be warm there until it is gone."""
         for name in dict.fromkeys(slot.node for slot in placement):
             self._roster.expect(name)
             self._roster.lift(name, run)
         self._ledger.lift(run)
         if self._ledger.adopt(run, placement):
+            self.homeless.discard(job_id)
             self._held[job_id] = _Held(run, placement)
-        elif running:
-            self._ledger.quarantine(run, placement)
+            return
+        there = placement if running else tuple(slot for slot in placement if not self._is_clear(slot.node, run))
+        if there:
+            self._ledger.quarantine(run, there)
             self._held[job_id] = _Held(run, placement)
-        else:
+        if not running:
             self.homeless.add(job_id)

@@ -9,7 +9,7 @@ to the top. So a move costs O(log n) of its bucket, and every entry is popped on
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 _BITS = 8  # of the amount, within a word
 _LOW = (1 << _BITS) - 1
@@ -27,7 +27,27 @@ G = TypeVar("G", bound=Offered)
 Entry = tuple[str, int, int, G]
 
 
-class Buckets(Generic[G]):
+class Finder(Protocol[G]):
+    """What an index asks for one GPU. Best fit's is `Buckets`; a policy brings its own."""
+
+    def put(self, entry: Entry[G], offer: int) -> None:
+        """The GPU of `entry` offers that much from now on (more than 0)."""
+        ...
+
+    def first(self, need: int) -> G | None:
+        """The GPU to take among those that offer at least `need`."""
+        ...
+
+    def greatest(self) -> int:
+        """The greatest amount that is offered, 0 if nothing is."""
+        ...
+
+    def moved(self, gpu: G) -> None:
+        """It was idle, and is so no more."""
+        ...
+
+
+class Buckets(Finder[G]):
     """What is offered, by amount."""
 
     __slots__ = ("_heaps", "_limits", "_top", "_words")
@@ -91,6 +111,9 @@ class Buckets(Generic[G]):
                 heappop(heap)
             self._drop(offer)
         return 0
+
+    def moved(self, gpu: G) -> None:
+        """An idle GPU is no other than one that offers as much."""
 
     def _drop(self, offer: int) -> None:
         """Forget an empty bucket."""

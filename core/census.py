@@ -57,6 +57,16 @@ class Census:
             )
         return self._classes
 
+    def sizes(self) -> dict[int, int]:
+        """MiB of VRAM that there are, by MiB per GPU."""
+        found: dict[int, int] = {}
+        for owner, shapes in self._shapes.items():
+            if owner != PROVIDERS_POOL.owners:
+                for shape, nodes in shapes.items():
+                    for _, _, total in shape:
+                        found[total] = found.get(total, 0) + nodes * total
+        return found
+
     def capacity(self, ask: Ask, pool: Pool) -> int:
         """The most MiB per GPU that an ask of that shape could get in one pool if all were free; 0 if there is none."""
         fits: list[tuple[list[int], int]] = []

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from core.buckets import Buckets
+from core.buckets import Buckets, Finder
 from core.census import Census
 from core.ledger_state import GpuState, NodeState, Watch
 from core.owners import Pool
+from core.policies import Policy
 from core.rooms import Rooms, Seat
 from ports.workloads import Ask
 
@@ -40,13 +41,13 @@ class Kind:
 
 
 class GpuIndex:
-    """Finds one GPU: the tightest of its kind."""
+    """Finds one GPU of a kind: the tightest, or what the policy says."""
 
     __slots__ = ("buckets", "kind")
 
-    def __init__(self, kind: Kind, nodes: Iterable[NodeState]) -> None:
+    def __init__(self, kind: Kind, nodes: Iterable[NodeState], policy: Policy | None) -> None:
         self.kind = kind
-        self.buckets: Buckets[GpuState] = Buckets()
+        self.buckets: Finder[GpuState] = Buckets() if policy is None else policy.finder(kind.exclusive)
         for node in nodes:
             self.join(node)
 
@@ -84,17 +85,18 @@ class RoomIndex:
 class Indexes:
     """All indexes that asks have needed so far."""
 
-    __slots__ = ("_census", "_several", "_shares", "_single", "_wholes")
+    __slots__ = ("_census", "_policy", "_several", "_shares", "_single", "_wholes")
 
     def __init__(self, census: Census) -> None:
         self._census = census
+        self._policy: Policy | None = None
         self._single: dict[tuple[str, str | None, str | None, bool], GpuIndex] = {}
         self._several: dict[tuple[str, str | None, str | None, bool, int], RoomIndex] = {}
         self._shares: dict[Watch, None] = {}  # nodes whose rooms for shares are out of date
         self._wholes: dict[Watch, None] = {}  # likewise, for whole GPUs
 
     def one(self, ask: Ask, pool: Pool) -> GpuState | int:
-        """The tightest GPU; or the MiB that came closest."""
+        """The GPU to take; or the MiB that came closest."""
         single = self._single.get((pool.owners, ask.model, ask.vendor, ask.exclusive)) or self._make_single(pool, ask)
         if single is None:
             return 0
@@ -111,6 +113,14 @@ class Indexes:
         _refresh(self._wholes if ask.exclusive else self._shares)
         node = several.rooms.best(ask.mib.n)
         return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
+
+    def follow(self, policy: Policy, nodes: Iterable[NodeState]) -> None:
+        """From now on the policy says which GPU an ask for one gets: its indexes are made when they are needed."""
+        self._policy = policy
+        self._single.clear()
+        for gpu in (gpu for node in nodes for gpu in node.gpus.values()):
+            gpu.buckets.clear()
+            gpu.idles.clear()
 
     def join(self, node: NodeState) -> None:
         """Take a node into every index that it belongs to."""
@@ -134,6 +144,9 @@ class Indexes:
             self._shares[node.shares] = None
         if node.wholes.roomy or (gpu.free == gpu.total and node.wholes.groups):
             self._wholes[node.wholes] = None
+        if self._policy is not None and more < 0 and gpu.free - more == gpu.total:
+            for finder in chain(gpu.idles, gpu.buckets):
+                finder.moved(gpu)
 
     def keep_up(self) -> None:
         """Before a booking: let no more than a few nodes be out of date."""
@@ -150,7 +163,7 @@ class Indexes:
     def _make_single(self, pool: Pool, ask: Ask) -> GpuIndex | None:
         if not self._census.capacity(Ask(ask.mib, model=ask.model, vendor=ask.vendor), pool):
             return None
-        made = GpuIndex(Kind(pool, ask), self._census.members(pool))
+        made = GpuIndex(Kind(pool, ask), self._census.members(pool), self._policy)
         self._single[pool.owners, ask.model, ask.vendor, ask.exclusive] = made
         return made
 

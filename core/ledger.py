@@ -20,6 +20,7 @@ from core.indexes import Indexes
 from core.ledger_state import GpuState, NodeState
 from core.owners import Pool, check_owner
 from core.packing import NoRoom, check_ask, no_room
+from core.policies import Policy
 from ports.errors import Invalid
 from ports.nodes import Gpu
 from ports.units import Mib
@@ -27,16 +28,23 @@ from ports.workloads import Ask, Placement, RunId, Slot
 
 __all__ = ["NoRoom", "VramLedger"]
 
+_WAITING = 16_384  # runs without room that a policy is not told of again
+
 
 class VramLedger:
-    """Single-threaded: its owner calls it from one thread at a time."""
+    """Single-threaded: its owner calls it from one thread at a time. policy: None for best fit; it is this ledger's own, and decides once
+    it has learned enough."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Policy | None = None) -> None:
+        self._policy = policy
+        self._refused: dict[RunId, None] = {}  # runs that the policy has heard of, and that may ask again
+        self._resized = True  # the policy has to be told of another fleet
         self._nodes: dict[str, NodeState] = {}
         self._bookings: dict[RunId, Placement] = {}
         self._quarantine: dict[str, dict[tuple[str, int], int]] = {}
         self._census = Census()
         self._indexes = Indexes(self._census)
+        self._learned = False
         self._views: dict[str, NodeView] = {}
         self._unseen: list[NodeState] = []  # nodes that have changed since the last view
 
@@ -98,7 +106,7 @@ class VramLedger:
     # ------------------------------------------------------------ bookings
 
     def reserve(self, run: RunId, ask: Ask, pools: Sequence[Pool]) -> Placement | NoRoom:
-        """Book the placement that `core.packing.best_fit` would choose. A run that has one already gets the same again.
+        """Book the placement that `core.packing.best_fit` (or the policy) would choose. A run that has one already gets the same again.
 
         Raises Invalid for an id or ask that is none, and for a run whose slots are in quarantine.
         """
@@ -109,14 +117,21 @@ class VramLedger:
         check_ask(ask)
         if self._quarantine and str(run) in self._quarantine:
             raise Invalid(f"Run {run} is in quarantine.", "run", "A new attempt has an id of its own.", run)
+        if self._resized and self._policy is not None:
+            self._resized = False
+            self._policy.fleet(self._census.sizes())
         self._indexes.keep_up()
         one, closest = ask.gpus == 1 == ask.workers, 0
         for pool in pools:
             found = self._one(ask, pool) if one else self._gang(ask, pool)
             if not isinstance(found, int):
                 self._bookings[run] = found
+                if self._policy is not None:
+                    self._tell(self._policy, run, ask, found)
                 return found
             closest = max(closest, found)
+        if self._policy is not None:
+            self._tell(self._policy, run, ask)
         return no_room(ask, pools, closest)
 
     def adopt(self, run: RunId, placement: Placement) -> bool:
@@ -140,12 +155,17 @@ class VramLedger:
         for gpu, slot in zip(gpus, placement, strict=True):
             self._use(gpu, slot.mib.n)
         self._bookings[run] = placement
+        if self._policy is not None:
+            self._policy.booked(sum(slot.mib.n for slot in placement))
         return True
 
     def release(self, run: RunId) -> None:
         """Give back what the run has booked. Doing it twice is doing it once."""
-        for slot in self._bookings.pop(run, ()):
+        given = self._bookings.pop(run, ())
+        for slot in given:
             self._use(self._nodes[slot.node].gpus[slot.gpu], -slot.mib.n)
+        if self._policy is not None:
+            self._policy.freed(sum(slot.mib.n for slot in given))
         self._indexes.catch_up()
 
     def placement(self, run: RunId) -> Placement | None:
@@ -180,6 +200,8 @@ class VramLedger:
         if kept:
             self._quarantine[str(run)] = kept
         rest = tuple(slot for slot in booked if (slot.node, slot.gpu) not in wanted)
+        if self._policy is not None:
+            self._policy.freed(sum(slot.mib.n for slot in booked) - sum(slot.mib.n for slot in rest))
         if rest:
             self._bookings[run] = rest
         else:
@@ -246,6 +268,21 @@ class VramLedger:
             self._indexes.outdate(gpu, 1)
         return tuple(slots)
 
+    def _tell(self, policy: Policy, run: RunId, ask: Ask, placed: Placement = ()) -> None:
+        """What the policy learns from: every run once, however often it asks, and what is booked."""
+        if run not in self._refused:
+            policy.heard(ask)
+            if not self._learned and policy.ready:
+                self._learned = True
+                self._indexes.follow(policy, self._nodes.values())
+        if placed:
+            self._refused.pop(run, None)
+            policy.booked(sum(slot.mib.n for slot in placed))
+        else:
+            self._refused[run] = None
+            if len(self._refused) > _WAITING:
+                del self._refused[next(iter(self._refused))]
+
     # ------------------------------------------------------------ inside: booking
 
     def _book(self, gpu: GpuState, ask: Ask, closed: bool = False) -> Slot:
@@ -300,6 +337,7 @@ class VramLedger:
         node.owner, node.drain, node.present = owner, drain, True
         self._regpu(node, gpus)
         self._census.join(node)
+        self._resized = True
         if not drain:
             for gpu in node.gpus.values():
                 if gpu.spec is not None:
@@ -311,6 +349,7 @@ class VramLedger:
         """Take a node out of every index; its GPUs close."""
         self._indexes.leave(node)
         self._census.leave(node)
+        self._resized = True
 
     def _regpu(self, node: NodeState, gpus: Sequence[Gpu]) -> None:
         """Give the node these GPUs; what is in use stays so, by index."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from core.buckets import Buckets
+from core.buckets import Finder
 from core.fleet import GpuView, NodeView
 from core.rooms import Room, Rooms, Seat
 from ports.nodes import Gpu
@@ -30,8 +30,8 @@ class GpuState:
         self.free = max(0, self.total - booked - quarantined)
         self.offer = -1
         self.entry = (node.name, index, next(_serial), self)
-        self.buckets: list[Buckets[GpuState]] = []
-        self.idles: list[Buckets[GpuState]] = []
+        self.buckets: list[Finder[GpuState]] = []
+        self.idles: list[Finder[GpuState]] = []
 
     @property
     def in_use(self) -> int:

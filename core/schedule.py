@@ -22,6 +22,7 @@ from core.ledger import NoRoom, VramLedger
 from core.next_step import NodeView
 from core.orphans import Orphans
 from core.owners import Pool
+from core.policies import policy
 from core.pricing import price
 from core.queue import Closed, Queue, Turn, shape_of
 from core.roster import Roster
@@ -60,7 +61,7 @@ class Scheduler:
     ) -> None:
         self.epoch = epoch
         self._house, self._send, self._settle, self._pace = house, send, settle, pace
-        self.ledger = VramLedger()
+        self.ledger = VramLedger(policy(house.terms.placement))
         self.roster = Roster(house.nodes, self.ledger, epoch, pace.ran, house.terms.lost_after)
         self.queue = Queue()
         self._talks = Talks(pace.resend)

@@ -18,6 +18,7 @@ import typed_settings as ts
 from cattrs import Converter
 from typed_settings.types import LoadedSettings, LoaderMeta, OptionList, Secret
 
+from core.policies import PlacementPolicy
 from ports.errors import Invalid
 from ports.units import Credits, Span
 from runtimes import setting_values as read
@@ -134,6 +135,13 @@ class Settings:
     node_lost_seconds: int = attrs.field(
         default=90,
         metadata=_about(read.seconds(1, 86_400), "A node that can't be asked for so long has lost what ran there."),
+    )
+    placement_policy: PlacementPolicy = attrs.field(
+        default=PlacementPolicy.SCARCITY,
+        metadata=_about(
+            read.choice(PlacementPolicy),
+            "Which GPU an ask for one gets; scarcity and residual_value learn from what is asked, and are best_fit until they have.",
+        ),
     )
     kuberay_service_url: str = attrs.field(
         default="http://localhost:8800",

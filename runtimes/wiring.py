@@ -89,6 +89,7 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
         preflight=settings.preflight,
         setup_bound=settings.setup_bound,
         lost_after=settings.node_lost,
+        placement=settings.placement_policy,
     )
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
     house = House(workloads, SqliteNodes(main), credits, tariffs, blobs, clock, SystemRandomness(), terms)

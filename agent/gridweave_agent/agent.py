@@ -291,11 +291,12 @@ class Agent:
         if not self._adoption.ended(run):
             self._adoption.look_into(run)
 
-    def _setup_failed(self, run: Run, message: str) -> None:
+    def _setup_failed(self, run: Run, message: str, again: bool) -> None:
+        """again: by no fault of its user's, so that another attempt may be made."""
         if run.killed:
             self.end(run, Exit(NEVER_RAN, message=_ENDED_EARLY))
         else:
-            self.end(run, Exit(SETUP_FAILED, message=message))
+            self.end(run, Exit(NEVER_RAN if again else SETUP_FAILED, message=message))
 
     def end(self, run: Run, how: Exit, *, ran_ms: int = 0, result: Result | None = None, log_bytes: int | None = None) -> None:
         """The run is gone. Recorded first, unless its supervisor has done so."""

@@ -40,7 +40,8 @@ for _kind in list(_pickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS):
 
 
 class Preparing:
-    """Brings runs from prepared to ready. failed(run, message): the set-up did not work."""
+    """Brings runs from prepared to ready. failed(run, message, again): the set-up did not work; again: it may another time,
+    since it failed for nothing that its user gave."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Preparing:
         environments: Environments,
         forker: Forker,
         links: Links,
-        failed: Callable[[Run, str], None],
+        failed: Callable[[Run, str, bool], None],
     ) -> None:
         self._settings, self._table, self._gpus, self._environments = settings, table, gpus, environments
         self._forker, self._links, self._failed = forker, links, failed
@@ -61,10 +62,14 @@ class Preparing:
     def _thread(self, run: Run) -> None:
         try:
             self._set_up(run)
-        except (TransferError, InstallFailed, archive.BadArchive, ForkFailed, ValueError) as error:
-            self._failed(run, str(error))
+        except TransferError as error:
+            self._failed(run, str(error), error.again)
+        except (InstallFailed, archive.BadArchive, ValueError) as error:
+            self._failed(run, str(error), False)
+        except ForkFailed as error:
+            self._failed(run, str(error), True)
         except OSError as error:
-            self._failed(run, f"the node could not set the run up: {error}")
+            self._failed(run, f"the node could not set the run up: {error}", True)
 
     def _set_up(self, run: Run) -> None:
         deadline = time.monotonic() + run.prepare.setup_bound_ms / 1000

@@ -15,7 +15,7 @@ from core.simulation.arrivals import Arrivals, Dice, wanted
 from core.simulation.placing import Placer
 from ports.workloads import RunId
 
-WARM, MEASURED = 8.0, 12.0  # mean lifetimes
+WARM, MEASURED = 3.0, 5.0  # mean lifetimes
 
 
 @frozen

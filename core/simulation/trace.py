@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from core.ledger import VramLedger
+from core.policies import Policy
 from ports.nodes import ORG, Gpu
 from ports.units import Mib
 
@@ -49,9 +50,9 @@ def gpus_by_model(machines: Iterable[Machine]) -> Counter[str]:
     return counted
 
 
-def new_ledger(machines: Sequence[Machine]) -> VramLedger:
+def new_ledger(machines: Sequence[Machine], policy: Policy | None = None) -> VramLedger:
     """An empty ledger of that fleet."""
-    ledger = VramLedger()
+    ledger = VramLedger(policy)
     for each in machines:
         ledger.add_node(each.name, each.owner, [Gpu(at, each.model, each.vendor, each.total) for at in range(each.gpus)])
     return ledger

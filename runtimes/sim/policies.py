@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from core.ledger import VramLedger
+from core.policies import PlacementPolicy, policy
 from core.simulation.trace import Machine, new_ledger
 from ports.errors import Invalid
 
 DEFAULT = ("best_fit",)
-LEDGERS: dict[str, Callable[[Sequence[Machine]], VramLedger]] = {"best_fit": new_ledger}
+
+
+def _made(name: PlacementPolicy, machines: Sequence[Machine]) -> VramLedger:
+    return new_ledger(machines, policy(name))
+
+
+LEDGERS: dict[str, Callable[[Sequence[Machine]], VramLedger]] = {name.value: partial(_made, name) for name in PlacementPolicy}
 
 
 def checked(names: Sequence[str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def spawn(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], 
     with contextlib.closing(Parcel(function)) as parcel:
         letter = parcel.letter(args, kwargs)
         letter.key = key or letter.key
-        return letter.send(client)
+        return letter.send_once(client)
 
 
 def call(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -22,7 +22,7 @@ async def spawn_async(client: Client, function: Decorated[..., Any], args: tuple
     """spawn, in a thread; a cancelled task leaves no job."""
     with contextlib.closing(Parcel(function)) as parcel:
         letter = parcel.letter(args, kwargs)
-        sending = start(lambda: letter.send(client))
+        sending = start(lambda: letter.send_once(client))
         try:
             return await outcome(sending)
         except asyncio.CancelledError:

@@ -109,6 +109,11 @@ class Letter:
         self.close()
         return job
 
+    def send_once(self, client: Client) -> Job:
+        """send, and close it whatever comes."""
+        with contextlib.closing(self):
+            return self.send(client)
+
     def close(self) -> None:
         self._arguments.close()
 

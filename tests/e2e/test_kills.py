@@ -24,13 +24,14 @@ from tests.e2e import machine
 from tests.e2e.closed_form import charged, cost
 from tests.e2e.gateways import ROOT, SOURCES, Gateway
 from tests.e2e.rig import ACME, NODES, SMALL, Rig, User, standing, until
+from tests.e2e.walk import restarts
 
 LOST_S = "3"  # of silence, until a node has lost what ran there
 
 
 @pytest.fixture(scope="module")
 def doomed_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with standing(tmp_path_factory.mktemp("kills"), NODE_LOST_SECONDS=LOST_S) as rig:
+    with standing(tmp_path_factory.mktemp("kills")) as rig:
         yield rig
 
 
@@ -175,6 +176,18 @@ def test_a_killed_function_is_told_apart_from_one_that_failed(rig: Rig, tmp_path
 # ---------------------------------------------------------------- a node
 
 
+@pytest.fixture
+def impatient(rig: Rig) -> Iterator[Rig]:
+    """A gateway that soon gives up a node that can't be asked."""
+    with restarts(rig):
+        rig.gateway.kill()
+        rig.gateway.settings = {**rig.gateway.settings, "NODE_LOST_SECONDS": LOST_S}
+        rig.gateway.start()
+        rig.gateway.ready()
+        until(lambda: holder(rig) and rig.all_ready(NODES), "it has heard of all nodes")
+        yield rig
+
+
 @contextmanager
 def without_raylet(rig: Rig, node: str) -> Iterator[None]:
     """Its raylet is killed, and comes back at the end."""
@@ -198,8 +211,9 @@ def quarantined(rig: Rig, node: str) -> int:
     return seen if seen == told else -1  # the two were read at two moments
 
 
-def test_a_lost_node_keeps_its_vram_until_it_is_back_and_swept(rig: Rig, tmp_path: Path) -> None:
+def test_a_lost_node_keeps_its_vram_until_it_is_back_and_swept(impatient: Rig, tmp_path: Path) -> None:
     """What ran there may still use it, and nobody can look."""
+    rig = impatient
     user = rig.user()
     waiting = Waiting(user, tmp_path)
     process = machine.users(rig, SMALL, waiting.run)
@@ -214,8 +228,9 @@ def test_a_lost_node_keeps_its_vram_until_it_is_back_and_swept(rig: Rig, tmp_pat
     runs_there(user, waiting)
 
 
-def test_a_machine_that_an_admin_says_is_gone_keeps_nothing(rig: Rig, tmp_path: Path) -> None:
+def test_a_machine_that_an_admin_says_is_gone_keeps_nothing(impatient: Rig, tmp_path: Path) -> None:
     """Only a person can know that it was sold."""
+    rig = impatient
     user = rig.user()
     waiting = Waiting(user, tmp_path, node=ACME)
 

@@ -42,11 +42,14 @@ class Driver:
     """Drives a ledger, keeps beside it a plain record of what ought to be, and compares."""
 
     def __init__(self) -> None:
-        self.ledger = VramLedger()
+        self.ledger = self.new_ledger()
         self.nodes: dict[str, tuple[str, bool, dict[int, Gpu]]] = {}  # owner, drain, GPUs by index
         self.booked: dict[RunId, Placement] = {}
         self.kept: dict[str, dict[tuple[str, int], int]] = {}  # in quarantine, by the text of the run
         self.count = self.placed = 0
+
+    def new_ledger(self) -> VramLedger:
+        return VramLedger()
 
     def set_node(self, name: str, owner: str, gpus: list[Gpu], drain: bool) -> None:
         if name in self.nodes:
@@ -68,8 +71,7 @@ class Driver:
     def reserve(self, ask: Ask, pools: Sequence[Pool]) -> None:
         self.count += 1
         run, before = RunId(f"run-{self.count}", 1), self.ledger.view()
-        expected = best_fit(before, ask, pools)
-        assert expected == self.ledger.reserve(run, ask, pools)
+        expected = self.compared(ask, best_fit(before, ask, pools), self.ledger.reserve(run, ask, pools))
         if isinstance(expected, NoRoom):
             assert self.ledger.placement(run) is None
             return
@@ -86,6 +88,11 @@ class Driver:
         self.booked[run] = expected
         self.placed += 1
         assert expected == self.ledger.reserve(run, ask, ())  # the same run again
+
+    def compared(self, ask: Ask, expected: Placement | NoRoom, found: Placement | NoRoom) -> Placement | NoRoom:
+        """What was found, if it is what it ought to be."""
+        assert expected == found
+        return found
 
     def release(self, run: RunId) -> None:
         self.ledger.release(run)
@@ -128,7 +135,7 @@ class Driver:
 
     def rebuild(self) -> None:
         """A successor that is told the nodes, the quarantine and the placements stands where the predecessor stood."""
-        view, made = self.ledger.view(), VramLedger()
+        view, made = self.ledger.view(), self.new_ledger()
         for node in view.nodes.values():
             made.add_node(node.name, node.owner, [gpu.gpu for gpu in node.gpus], node.drain)
         for run, placement in self.booked.items():

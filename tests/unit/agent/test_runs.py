@@ -330,3 +330,13 @@ def test_an_input_that_is_not_what_it_should_be_fails_the_set_up(node: Node) -> 
     report = node.gone(command["run"])
     assert (report["exit"]["kind"], report["started"]) == ("SetupFailed", False)
     assert "digest" in report["exit"]["message"]
+
+
+def test_an_input_whose_store_is_away_is_no_fault_of_the_run(node: Node) -> None:
+    """A gateway that is down for too long costs an attempt, and not the job."""
+    command = node.prepared(lambda: 1, setup_bound_ms=300)
+    command["inputs"]["args"]["url"] = "http://127.0.0.1:9/nobody-listens"
+    node.client.commands(1, [command])
+    report = node.gone(command["run"])
+    assert (report["exit"]["kind"], report["started"], report["ran_ms"]) == ("NeverRan", False, 0)
+    assert "can't be reached" in report["exit"]["message"]

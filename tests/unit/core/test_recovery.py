@@ -107,6 +107,23 @@ def test_a_machine_declared_gone_ends_its_runs_at_once_and_keeps_nothing_in_quar
     assert name not in stage.term.scheduler.ledger
 
 
+def test_a_gang_that_lost_a_node_keeps_its_vram_on_the_others_until_it_is_gone_there() -> None:
+    """Also for a successor, who can't book all of it any more."""
+    stage = Stage(TWO_NODES)
+    job = stage.submitted(40, gpus=2, workers=2)
+    stage.rounds(2)
+    stage.machines["n1"].power_off()
+    stage.truth.declared.add("n1")
+    declare(stage.house, NodeChange("n1", gone=True))
+    succeed(stage)
+    other = stage.submitted(40)
+    stage.rounds(1)
+    assert (0, 0) == (stage.free("n0", 0), stage.free("n0", 1))
+    stage.rounds(6, ms=2_000)
+    assert Phase.ALLOCATED == stage.phase(other)
+    assert (Phase.PENDING, RunState.ENDED) == (stage.phase(job), stage.job(job).status.runs[0].state)
+
+
 def test_a_cancelled_job_on_a_machine_declared_gone_is_cancelled() -> None:
     """Then its processes are gone for certain."""
     stage = Stage()

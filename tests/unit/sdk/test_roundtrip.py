@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 
 import gridweave as gw
@@ -223,3 +224,16 @@ def test_unfit_values_are_refused_at_the_decorator() -> None:
         gw.function(env={"env_vars": {"A": 1}})
     with pytest.raises(TypeError, match="decorates functions"):
         gw.function(AsyncIterator)
+
+
+def test_a_submit_that_can_not_be_paid_leaves_no_file_open(gateway: Gateway) -> None:
+    """A notebook that tries again and again must not run out of file descriptors; an unclosed file is an error here."""
+
+    @gw.function
+    def f(x: int) -> int:
+        return x
+
+    gateway.credits_for = 0
+    with pytest.raises(gw.Refused):
+        f.spawn(1)
+    gc.collect()

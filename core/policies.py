@@ -1,0 +1,140 @@
+"""Which GPU an ask for one gets, where `core.packing.best_fit` isn't to decide: policies, by name.
+
+A policy chooses among GPUs that `core.packing` calls eligible, and never says no while there is one. It is told of every ask
+once, of what is booked and given back, and of the fleet; it learns from that alone, so that the same history gives the same
+choices. Until it has heard enough, and for several GPUs of one node, best fit decides.
+
+- `residual_value`: the GPU on which the residual value rises least (`core.residual`). Packs tightest when more is asked for
+  than there is; below that it spends large GPUs on small asks.
+- `scarcity`: likewise, but a size of GPU costs as much as it is scarce (`core.pressure`), and while there is room the
+  tighter GPU counts for more. `docs/decisions/0005-placement-policy.md` has the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from core.buckets import Finder
+from core.pressure import Pressure
+from core.residual import Residuals
+from ports.workloads import Ask
+
+if TYPE_CHECKING:
+    from core.ledger_state import GpuState
+
+SCARCE = 0.1  # of a mean ask: the rise that makes up for a GPU of a scarce size
+SNUG = 0.06  # of a MiB: what one that is left free counts for while the fleet has room
+CALM, STRAINED = 0.99, 1.04  # offered load: below it there is room, above it there is none; between them what was holds
+READY = 64  # asks for a part of a GPU
+REPRICED = 64  # asks between two looks at the pressure
+
+
+class PlacementPolicy(StrEnum):
+    BEST_FIT = "best_fit"
+    RESIDUAL_VALUE = "residual_value"
+    SCARCITY = "scarcity"
+
+
+class Policy(Protocol):
+    """Of one ledger. All amounts in MiB."""
+
+    def finder(self, exclusive: bool) -> Finder[GpuState]:
+        """Of one GPU: for whole idle ones or for parts."""
+        ...
+
+    def fleet(self, mib_by_size: Mapping[int, int]) -> None:
+        """The VRAM that there is, by MiB per GPU."""
+        ...
+
+    def heard(self, ask: Ask) -> None:
+        """A run has asked; how often it does is no matter."""
+        ...
+
+    def booked(self, mib: int) -> None: ...
+
+    def freed(self, mib: int) -> None: ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has heard enough to decide. Once it has, it stays so."""
+        ...
+
+
+class ResidualValue:
+    """residuals, costs: what its finders rank by."""
+
+    def __init__(self) -> None:
+        self.residuals = Residuals()
+        self.costs: Mapping[int, float] = {}
+
+    def finder(self, exclusive: bool) -> Finder[GpuState]:
+        from core.shelves import Idles, Shelves
+
+        return Idles() if exclusive else Shelves(self)
+
+    def fleet(self, mib_by_size: Mapping[int, int]) -> None:
+        self.residuals.size(max(mib_by_size, default=0))
+
+    def heard(self, ask: Ask) -> None:
+        if not ask.exclusive:
+            self.residuals.heard(ask.mib.n)
+
+    def booked(self, mib: int) -> None:
+        """No matter: it looks at GPUs one by one."""
+
+    def freed(self, mib: int) -> None:
+        """Likewise."""
+
+    @property
+    def ready(self) -> bool:
+        return self.residuals.heard_of >= READY
+
+
+class Scarcity(ResidualValue):
+    """pressure: what it has seen of the load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pressure = Pressure()
+        self._due = 0
+
+    def fleet(self, mib_by_size: Mapping[int, int]) -> None:
+        super().fleet(mib_by_size)
+        self.pressure.supply(mib_by_size)
+        self._due = 0
+
+    def heard(self, ask: Ask) -> None:
+        super().heard(ask)
+        self.pressure.heard(ask.mib.n, ask.mib.n * ask.gpus * ask.workers)
+        self._due -= 1
+        if self._due < 0:
+            self._due = REPRICED
+            self._reprice()
+
+    def booked(self, mib: int) -> None:
+        self.pressure.used += mib
+
+    def freed(self, mib: int) -> None:
+        self.pressure.freed(mib)
+
+    def _reprice(self) -> None:
+        load, unit = self.pressure.load, SCARCE * self.residuals.mean
+        self.costs = {size: cost * unit for size, cost in self.pressure.costs().items()}
+        if load < CALM:
+            self.residuals.lean(SNUG)
+        elif load > STRAINED:
+            self.residuals.lean(0.0)
+
+
+_POLICIES: dict[PlacementPolicy, Callable[[], Policy | None]] = {
+    PlacementPolicy.BEST_FIT: lambda: None,
+    PlacementPolicy.RESIDUAL_VALUE: ResidualValue,
+    PlacementPolicy.SCARCITY: Scarcity,
+}
+
+
+def policy(name: PlacementPolicy) -> Policy | None:
+    """A new one for a new ledger; None for best fit, which the ledger has built in."""
+    return _POLICIES[name]()
