@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.epochs import KubeEpochs
 from adapters.sqlite.epochs import SqliteEpochs
 from adapters.sqlite.schema import open_gridweave
 from ports.errors import Conflict, Invalid
@@ -80,3 +82,13 @@ class TestSqliteEpochs(EpochsContract, SharedEpochsContract):
     def epochs(self, tmp_path: Path) -> Iterator[SqliteEpochs]:
         with closing(open_gridweave(tmp_path)) as database:
             yield SqliteEpochs(database)
+
+
+class TestKubeEpochs(EpochsContract, SharedEpochsContract):
+    @pytest.fixture
+    def address(self, admin: Path, namespace: str) -> str:
+        return f"kube:{namespace}:{admin}"
+
+    @pytest.fixture
+    def epochs(self, client: KubeClient) -> KubeEpochs:
+        return KubeEpochs(client)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.nodes import KubeNodes
 from adapters.sqlite.nodes import SqliteNodes
 from adapters.sqlite.schema import open_gridweave
 from ports.errors import Conflict
@@ -135,3 +137,13 @@ class TestSqliteNodes(NodesContract, SharedNodesContract):
     def nodes(self, tmp_path: Path) -> Iterator[SqliteNodes]:
         with closing(open_gridweave(tmp_path)) as database:
             yield SqliteNodes(database)
+
+
+class TestKubeNodes(NodesContract, SharedNodesContract):
+    @pytest.fixture
+    def address(self, admin: Path, namespace: str) -> str:
+        return f"kube:{namespace}:{admin}"
+
+    @pytest.fixture
+    def nodes(self, client: KubeClient) -> KubeNodes:
+        return KubeNodes(client)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.tariffs import KubeTariffs
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.tariffs import SqliteTariffs
 from ports.errors import Conflict, NotFound
@@ -80,3 +82,9 @@ class TestSqliteTariffs(TariffsContract):
     def tariffs(self, tmp_path: Path) -> Iterator[SqliteTariffs]:
         with closing(open_gridweave(tmp_path)) as database:
             yield SqliteTariffs(database)
+
+
+class TestKubeTariffs(TariffsContract):
+    @pytest.fixture
+    def tariffs(self, client: KubeClient) -> KubeTariffs:
+        return KubeTariffs(client)

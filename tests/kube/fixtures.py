@@ -1,14 +1,17 @@
-"""The fixtures of tests on a real control plane: `plane`, one per run, and `namespace`, a fresh one per test."""
+"""The fixtures of tests on a real control plane: `plane`, one per run, and a fresh namespace per test with a client for it."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from kubernetes.client import CoreV1Api
 
+from adapters.k8s.client import KubeClient, connect
 from tests.kube.binaries import MISSING, REMEDY, assets
 from tests.kube.plane import Plane, shared_plane
 
@@ -21,17 +24,35 @@ def plane(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[
             pytest.fail(f"{MISSING}; {REMEDY}")
         pytest.skip(MISSING)
     base = tmp_path_factory.getbasetemp()
-    with shared_plane(found, _shared(base if worker_id == "master" else base.parent)) as running:
+    with shared_plane(found, (base if worker_id == "master" else base.parent) / "kube") as running:
         yield running
 
 
-def _shared(base: Path) -> Path:
-    return base / "kube"
+@pytest.fixture(scope="session")
+def admin(plane: Plane) -> Path:
+    """A kubeconfig of the administrator."""
+    return plane.kubeconfig()
+
+
+@pytest.fixture(scope="session")
+def core_api(admin: Path) -> Iterator[CoreV1Api]:
+    with closing(connect(kubeconfig=str(admin))) as client:
+        yield CoreV1Api(client.api)
 
 
 @pytest.fixture
-def namespace(plane: Plane) -> str:
+def namespace(core_api: CoreV1Api) -> str:
+    return fresh_namespace(core_api)
+
+
+def fresh_namespace(api: CoreV1Api) -> str:
     name = f"test-{secrets.token_hex(6)}"
-    made = plane.kubectl("create", "namespace", name)
-    assert made.returncode == 0, made.stderr
+    api.create_namespace({"metadata": {"name": name}})
     return name
+
+
+@pytest.fixture
+def client(admin: Path, namespace: str) -> Iterator[KubeClient]:
+    """Of an administrator, for the test's own namespace."""
+    with closing(connect(namespace, str(admin))) as made:
+        yield made

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 ROUNDS = 600  # looks at a starting or ending program, a tenth of a second apart
+MANIFESTS = Path(__file__).parents[2] / "k8s"
 ISSUER = "https://kubernetes.default.svc"
 
 
@@ -91,6 +92,14 @@ class Plane:
                 break
             time.sleep(0.1)
         raise RuntimeError(f"kube-apiserver did not start; its log ends:\n{self.log('kube-apiserver')}")
+
+    def add_kinds(self) -> None:
+        """Our own kinds, as `k8s/` defines them. Returns when they can be used."""
+        files = [f"--filename={path}" for path in sorted(MANIFESTS.glob("*-crd.yaml"))]
+        for command in (("apply", "--server-side"), ("wait", "--for=condition=Established", "--timeout=60s")):
+            done = self.kubectl(*command, *files)
+            if done.returncode != 0:
+                raise RuntimeError(done.stderr)
 
     def ready(self) -> bool:
         try:
@@ -203,6 +212,7 @@ def _started(assets: Path, folder: Path) -> Plane:
     try:
         plane.start_etcd()
         plane.start_api()
+        plane.add_kinds()
     except BaseException:
         plane.stop_all()
         raise
