@@ -38,10 +38,20 @@ class Change:
 
 
 class Feed:
-    """key_of: the id of an object by its metadata. seen: called with each object that comes, in the feed's own thread."""
+    """key_of: the id of an object by its metadata.
 
-    def __init__(self, objects: Objects, key_of: Callable[[Form], str], seen: Callable[[Form], None], kept: int = KEPT) -> None:
-        self._objects, self._key_of, self._seen, self._kept = objects, key_of, seen, kept
+    In the feed's own thread: begun is called when it begins, or begins anew; seen, with each object that comes.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        key_of: Callable[[Form], str],
+        begun: Callable[[], None],
+        seen: Callable[[Form], None],
+        kept: int = KEPT,
+    ) -> None:
+        self._objects, self._key_of, self._begun, self._seen, self._kept = objects, key_of, begun, seen, kept
         self._condition = threading.Condition()
         self._log: dict[str, Change] = {}  # by ascending version
         self._own: dict[str, int] = {}  # of objects that this process wrote: the version that the watch has yet to reach
@@ -52,6 +62,7 @@ class Feed:
         self._thread: threading.Thread | None = None
         self._stream: urllib3.BaseHTTPResponse | None = None
         self._closed = False
+        self._fresh = True  # it has begun, and `begun` is yet to be called
 
     # ------------------------------------------------------------ for readers
 
@@ -195,6 +206,9 @@ class Feed:
             self._trouble = None
             self._condition.notify_all()
         try:
+            if self._fresh:
+                self._begun()
+                self._fresh = False
             for event in _events(stream):
                 if self._closed:
                     return
@@ -217,6 +231,7 @@ class Feed:
             self._log.clear()
             self._own = {key: wanted for key, wanted in self._own.items() if wanted > newest}
             self._at = self._horizon = self._newest = newest
+            self._fresh = True
             self._condition.notify_all()
 
     def _fold(self, event: Form) -> None:

@@ -36,16 +36,16 @@ _KNOWN = 1_024  # versions of jobs, to check a write against what its writer rea
 
 
 class KubeWorkloads:
-    """`ports.workloads.Workloads`. settles: whether this process takes the finalizer off what is settled; the scheduler does.
+    """`ports.workloads.Workloads`. Whoever follows changes takes the finalizer off what was deleted and is settled.
 
     page: objects in one answer of the API. kept, at_once: see `Feed` and `AT_ONCE`. feed: its watch.
     """
 
-    def __init__(self, client: KubeClient, settles: bool = True, page: int = PAGE, kept: int = KEPT, at_once: int = AT_ONCE) -> None:
+    def __init__(self, client: KubeClient, page: int = PAGE, kept: int = KEPT, at_once: int = AT_ONCE) -> None:
         self._namespace = client.namespace
         self._objects = Objects(client, PLURAL, page)
-        self._settles, self._at_once = settles, at_once
-        self.feed = Feed(self._objects, job_key, self._saw, kept)
+        self._at_once = at_once
+        self.feed = Feed(self._objects, job_key, self._release_settled, self._saw, kept)
         self._known: OrderedDict[tuple[str, str], Job] = OrderedDict()
         self._knowing = threading.Lock()
 
@@ -144,8 +144,15 @@ class KubeWorkloads:
 
     def _saw(self, form: Form) -> None:
         """In the feed's thread: what its user deleted may go once it is settled."""
-        if self._settles and is_deleting(form) and job_of(form).status.phase in TERMINAL:
+        if is_deleting(form) and form["status"]["phase"] in TERMINAL:
             self._unhold(form)
+
+    def _release_settled(self) -> None:
+        """Likewise, what was deleted while nobody followed."""
+        ended = _phases(JobFilter(phases=TERMINAL))
+        deleted, _ = self._objects.read(lambda forms: [form for form in forms if is_deleting(form)], fields=ended)
+        for each in deleted:
+            self._unhold(each)
 
     def _unhold(self, form: Form) -> None:
         """Let an object go that is being deleted. Idempotent."""
