@@ -12,7 +12,7 @@ from attrs import evolve
 
 from adapters.k8s import names
 from adapters.k8s.client import API_VERSION
-from adapters.k8s.forms import Form, check_size, maybe_time, original, sendable, time_of, time_text, without_none
+from adapters.k8s.forms import Form, check_size, mark, maybe_time, original, sendable, time_of, time_text, without_none
 from ports.errors import Unavailable
 from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Mib, Rate, Span
@@ -76,7 +76,7 @@ def status_object(job: Job, namespace: str, generation: int = 1) -> Form:
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": names.object_name(job.id), "namespace": namespace, "resourceVersion": job.version, "uid": job.uid},
-        "status": sendable(status_form(job, generation)),
+        "status": {**sendable(status_form(job, generation)), "lastWrite": mark()},
     }
     check_size(f"job {job.id!r:.60}", made)
     return made

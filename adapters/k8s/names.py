@@ -18,6 +18,7 @@ ID = f"{GROUP}/id"
 USER = f"{GROUP}/user"
 NAME = f"{GROUP}/name"
 INITIAL = f"{GROUP}/initial-status"
+WRITE = f"{GROUP}/write"
 FINALIZER = f"{GROUP}/settle"
 _OWN_LABEL = f"label.{GROUP}/"
 _HASHED = "x-"  # of objects whose id is no name that Kubernetes would take

@@ -8,7 +8,7 @@ from attrs import evolve
 
 from adapters.k8s import names
 from adapters.k8s.client import API_VERSION, KubeClient
-from adapters.k8s.forms import Form, check_size, original, sendable, without_none
+from adapters.k8s.forms import Form, check_size, mark, original, sendable, without_none
 from adapters.k8s.mapping import job_key
 from adapters.k8s.objects import Objects
 from ports.errors import Conflict, Unavailable
@@ -58,7 +58,7 @@ class KubeNodes:
             {
                 "name": names.object_name(record.name),
                 "namespace": self._namespace,
-                "annotations": sendable({names.ID: record.name}),
+                "annotations": sendable({names.ID: record.name, names.WRITE: mark()}),
                 "resourceVersion": record.version or None,
             }
         )
@@ -76,6 +76,7 @@ def _status_form(status: NodeStatus) -> Form:
     form: Form = sendable(
         {
             "schemaVersion": SCHEMA,
+            "lastWrite": mark(),
             "state": status.state.value,
             "reason": status.reason,
             "owner": status.owner,

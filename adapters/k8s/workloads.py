@@ -86,6 +86,17 @@ class KubeWorkloads:
             self._unhold(left)
         self.feed.wrote(job.id, int(left["metadata"]["resourceVersion"] if left is not None else job.version) + 1)
 
+    def dismiss(self, job: Job) -> None:
+        """As kubectl delete does: the finalizer keeps it until it is settled. No error if it is gone, or another one has its id."""
+        try:
+            left = self._objects.delete(job.id, names.object_name(job.id), job.uid)
+        except Conflict:
+            return
+        if left is not None and left["status"]["phase"] in TERMINAL:
+            self._unhold(left)
+        version = left["metadata"]["resourceVersion"] if left is not None else job.version
+        self.feed.wrote(job.id, int(version) + (left is None or left["status"]["phase"] in TERMINAL))
+
     def _swap(self, job: Job) -> Job:
         stored = self._objects.replace_status(job.id, status_object(job, self._namespace))
         written = self._noted(stored)

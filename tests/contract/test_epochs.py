@@ -10,12 +10,14 @@ import pytest
 
 from adapters.k8s.client import KubeClient
 from adapters.k8s.epochs import KubeEpochs
+from adapters.remote.stores import RemoteEpochs
 from adapters.sqlite.epochs import SqliteEpochs
 from adapters.sqlite.schema import open_gridweave
 from ports.errors import Conflict, Invalid
 from ports.leadership import Epochs
 from tests.contract import races
 from tests.contract.races import in_processes, in_threads
+from tests.kube.control import line_to
 from tests.memory.epochs import MemoryEpochs
 
 
@@ -92,3 +94,12 @@ class TestKubeEpochs(EpochsContract, SharedEpochsContract):
     @pytest.fixture
     def epochs(self, client: KubeClient) -> KubeEpochs:
         return KubeEpochs(client)
+
+
+class TestRemoteEpochs(EpochsContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def epochs(self, client: KubeClient) -> Iterator[RemoteEpochs]:
+        with line_to(client) as line:
+            yield RemoteEpochs(line)

@@ -11,6 +11,7 @@ from attrs import evolve
 
 from adapters.k8s.client import KubeClient
 from adapters.k8s.nodes import KubeNodes
+from adapters.remote.stores import RemoteNodes
 from adapters.sqlite.nodes import SqliteNodes
 from adapters.sqlite.schema import open_gridweave
 from ports.errors import Conflict
@@ -18,6 +19,7 @@ from ports.nodes import Gpu, NodeRecord, NodeRecords, NodeSpec, NodeState, NodeS
 from ports.units import Mib, Span
 from tests.contract import races
 from tests.contract.races import in_processes, in_threads
+from tests.kube.control import line_to
 from tests.memory.nodes import MemoryNodes
 
 SPEC = NodeSpec("provider:acme", True, True)
@@ -147,3 +149,12 @@ class TestKubeNodes(NodesContract, SharedNodesContract):
     @pytest.fixture
     def nodes(self, client: KubeClient) -> KubeNodes:
         return KubeNodes(client)
+
+
+class TestRemoteNodes(NodesContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def nodes(self, client: KubeClient) -> Iterator[RemoteNodes]:
+        with line_to(client) as line:
+            yield RemoteNodes(line)

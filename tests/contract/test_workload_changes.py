@@ -12,6 +12,7 @@ from attrs import evolve
 
 from adapters.k8s.client import KubeClient
 from adapters.k8s.workloads import KubeWorkloads
+from adapters.remote.stores import RemoteWorkloads
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.workloads import SqliteWorkloads
 from ports.errors import AlreadyExists, IllegalTransition, Invalid, Unavailable
@@ -19,6 +20,7 @@ from ports.units import Span
 from ports.workloads import Changes, Job, Phase, Workloads
 from tests.contract.races import in_processes
 from tests.contract.samples import a_job, counted, to_phase
+from tests.kube.control import line_to
 from tests.memory.workloads import MemoryWorkloads
 
 LONG = Span.of(seconds=60)  # a wait that ends early, or the test hangs into its time-out
@@ -235,3 +237,12 @@ class TestKubeChanges(ChangesContract, SharedChangesContract):
             store.close()
             with pytest.raises(Unavailable):
                 waiting.result()
+
+
+class TestRemoteChanges(ChangesContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def store(self, client: KubeClient) -> Iterator[RemoteWorkloads]:
+        with line_to(client) as line:
+            yield RemoteWorkloads(line)

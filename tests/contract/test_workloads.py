@@ -11,6 +11,7 @@ from attrs import evolve
 
 from adapters.k8s.client import KubeClient
 from adapters.k8s.workloads import KubeWorkloads
+from adapters.remote.stores import RemoteWorkloads
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.workloads import SqliteWorkloads
 from ports.errors import AlreadyExists, Conflict, IllegalTransition, Invalid
@@ -19,6 +20,7 @@ from ports.workloads import Job, JobFilter, Phase, Workloads
 from tests.contract import races
 from tests.contract.races import in_processes, in_threads
 from tests.contract.samples import a_full_job, a_job, counted, to_phase
+from tests.kube.control import line_to
 from tests.memory.workloads import MemoryWorkloads
 
 
@@ -295,3 +297,12 @@ class TestKubeWorkloads(WorkloadsContract, SharedWorkloadsContract):
     def store(self, client: KubeClient) -> Iterator[KubeWorkloads]:
         with closing(KubeWorkloads(client, page=3)) as made:
             yield made
+
+
+class TestRemoteWorkloads(WorkloadsContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def store(self, client: KubeClient) -> Iterator[RemoteWorkloads]:
+        with line_to(client, page=3) as line:
+            yield RemoteWorkloads(line)
