@@ -10,13 +10,16 @@ from pathlib import Path
 from attrs import frozen
 
 from adapters.local.randomness import SystemRandomness
+from adapters.remote.line import Line
+from adapters.remote.stores import RemoteEpochs, RemoteNodes, RemoteTariffs, RemoteWorkloads
 from adapters.sqlite.epochs import SqliteEpochs
 from adapters.sqlite.leadership import FileLeadership
 from adapters.sqlite.nodes import SqliteNodes
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.tariffs import SqliteTariffs
 from adapters.sqlite.workloads import SqliteWorkloads
-from ports.leadership import Epochs, Leadership
+from ports.errors import Refused
+from ports.leadership import Epochs, Holder, Leadership
 from ports.nodes import NodeRecords
 from ports.tariffs import Tariffs
 from ports.workloads import Workloads
@@ -38,6 +41,8 @@ def open_stores(settings: Settings, folder: Path, opened: ExitStack) -> Stores:
     """What is opened is closed by `opened`. Raises Refused, Unavailable."""
     if settings.store is Store.KUBERNETES:
         return _on_kubernetes(settings, opened)
+    if settings.store is Store.PROXIED:
+        return _by_control_service(settings, opened)
     database = open_gridweave(folder)
     opened.callback(database.close)
     workloads = SqliteWorkloads(database)
@@ -60,3 +65,22 @@ def _on_kubernetes(settings: Settings, opened: ExitStack) -> Stores:
     opened.callback(workloads.close)
     identity = f"{socket.gethostname()}-{os.getpid()}-{SystemRandomness().token()[:8]}"
     return Stores(workloads, KubeNodes(client), KubeTariffs(client), KubeEpochs(client), LeaseLeadership(client, identity))
+
+
+def _by_control_service(settings: Settings, opened: ExitStack) -> Stores:
+    line = Line(settings.kuberay_service_url, settings.admin_token.get_secret_value())
+    opened.callback(line.close)
+    return Stores(RemoteWorkloads(line), RemoteNodes(line), RemoteTariffs(line), RemoteEpochs(line), NoElection())
+
+
+class NoElection:
+    """A control service elects nobody: the scheduler needs a Lease, and so a way to the Kubernetes API of its own."""
+
+    def acquire(self) -> bool:
+        raise Refused("STORE=proxied is for gateways; it elects no scheduler.", "STORE", "Set STORE=kubernetes where the scheduler runs.")
+
+    def release(self) -> None:
+        return
+
+    def holder(self) -> Holder | None:
+        return None

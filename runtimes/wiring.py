@@ -137,7 +137,7 @@ def _check_choices(settings: Settings) -> None:
     later = [
         f"{name}={chosen.value}"
         for name, chosen, have in (
-            ("STORE", settings.store, (Store.SQLITE, Store.KUBERNETES)),
+            ("STORE", settings.store, tuple(Store)),
             ("BLOBS", settings.blobs, (Blobs.FOLDER,)),
             ("CREDITS", settings.credits, (CreditsBackend.EMBEDDED,)),
         )

@@ -17,11 +17,10 @@ import socket
 import ssl
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 from attrs import asdict, frozen
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -102,12 +101,11 @@ class Plane:
                 raise RuntimeError(done.stderr)
 
     def ready(self) -> bool:
+        headers = {"Authorization": f"Bearer {self.token}"}
         try:
-            context = ssl.create_default_context(cafile=self.authority)
-            request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {self.token}"})  # noqa: S310
-            with urllib.request.urlopen(request, timeout=5, context=context) as answer:  # noqa: S310
-                return bool(answer.status == 200)
-        except (OSError, urllib.error.URLError):
+            trust = ssl.create_default_context(cafile=self.authority)
+            return httpx.get(f"{self.url}/readyz", headers=headers, verify=trust, timeout=5, trust_env=False).status_code == 200
+        except (OSError, httpx.TransportError):
             return False
 
     def log(self, name: str) -> str:
@@ -159,15 +157,15 @@ class Plane:
         path.write_text(json.dumps(form))
         return path
 
-    def kubectl(self, *arguments: str, namespace: str = "default", token: str = "", stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """What kubectl answers; whether it is well is for the caller to look at."""
+    def kubectl(self, *arguments: str, namespace: str = "", token: str = "", stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """What kubectl answers; whether it is well is for the caller to look at. namespace: "default" if empty."""
         shared = Path(self.folder) / "kubectl-cache"
         command = [
             self.program("kubectl"),
             f"--server={self.url}",
             f"--certificate-authority={self.authority}",
             f"--token={token or self.token}",
-            f"--namespace={namespace}",
+            *([f"--namespace={namespace}"] if namespace else []),
             f"--cache-dir={shared}",
             *arguments,
         ]
@@ -217,6 +215,16 @@ def _started(assets: Path, folder: Path) -> Plane:
         plane.stop_all()
         raise
     return plane
+
+
+@contextlib.contextmanager
+def private_plane(assets: Path, folder: Path) -> Iterator[Plane]:
+    """One of a test's own, which it may stop, restart and make forget."""
+    plane = _started(assets, folder)
+    try:
+        yield plane
+    finally:
+        plane.stop_all()
 
 
 @contextlib.contextmanager
