@@ -21,9 +21,9 @@ from attrs import frozen
 from hypothesis import HealthCheck, settings
 
 from tests.kube.binaries import MISSING, REMEDY
-from tests.kube.fixtures import admin, client, core_api, namespace, plane
+from tests.kube.fixtures import admin, client, core_api, namespace, own_plane, plane
 
-__all__ = ["admin", "client", "core_api", "namespace", "plane"]  # fixtures of every suite that needs a real Kubernetes
+__all__ = ["admin", "client", "core_api", "namespace", "own_plane", "plane"]  # fixtures of every suite that needs a real Kubernetes
 
 MARK = "GRIDWEAVE_TEST_RUN"
 SUITES = ("unit", "properties", "contract", "kube", "e2e")

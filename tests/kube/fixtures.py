@@ -13,19 +13,32 @@ from kubernetes.client import CoreV1Api
 
 from adapters.k8s.client import KubeClient, connect
 from tests.kube.binaries import MISSING, REMEDY, assets
-from tests.kube.plane import Plane, shared_plane
+from tests.kube.plane import Plane, private_plane, shared_plane
 
 
-@pytest.fixture(scope="session")
-def plane(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Plane]:
+def _assets() -> Path:
+    """Skips where there is none; in CI that is a failure."""
     found = assets()
     if found is None:
         if os.environ.get("CI"):
             pytest.fail(f"{MISSING}; {REMEDY}")
         pytest.skip(MISSING)
+    return found
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Plane]:
+    found = _assets()
     base = tmp_path_factory.getbasetemp()
     with shared_plane(found, (base if worker_id == "master" else base.parent) / "kube") as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A control plane of the module's own, which a test may stop, restart and make forget, and leaves running."""
+    with private_plane(_assets(), tmp_path_factory.mktemp("plane")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

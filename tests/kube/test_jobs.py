@@ -24,9 +24,8 @@ from ports.errors import Conflict, Invalid, Unavailable
 from ports.units import Instant, Span
 from ports.workloads import FUNDED, SCHEMA, ConditionStatus, Environment, Job, JobFilter, Phase
 from tests.contract.samples import a_full_job, a_job, counted, to_phase
-from tests.kube.binaries import MISSING, assets
 from tests.kube.fixtures import fresh_namespace
-from tests.kube.plane import Plane, private_plane
+from tests.kube.plane import Plane
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=20) | st.sampled_from(["base64:", "base64:eA==", "a=b,c"])
 
@@ -186,16 +185,6 @@ def test_a_page_asks_for_no_more_than_a_page(store: KubeWorkloads, client: KubeC
     small._objects = Counting(client, PLURAL, 5)
     assert ["job-11", "job-10", "job-09"] == [job.id for job in small.list(limit=3).jobs]
     assert [5, 5, 2] == sizes
-
-
-@pytest.fixture(scope="module")
-def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A control plane that a test may stop, restart and make forget, and leaves running."""
-    found = assets()
-    if found is None:
-        pytest.skip(MISSING)
-    with private_plane(found, tmp_path_factory.mktemp("plane")) as made:
-        yield made
 
 
 @pytest.fixture
