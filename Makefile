@@ -19,7 +19,7 @@ WORKERS ?= 2
 TESTS ?= tests
 SEED ?= 1
 STEPS ?= 20000
-TYPED := $(strip ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
+TYPED := $(strip ports core adapters runtimes gridweave_controller sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
 .PHONY: help venv demo test crash simulate simulate-long ledger-long soak check lint types walls format bench pins clean new-venv
 

@@ -19,8 +19,9 @@ from ports.workloads import RunId
 T = TypeVar("T")
 
 
-def _converter() -> Converter:
-    made = Converter(forbid_extra_keys=True)
+def make_converter() -> Converter:
+    """Another one like it, for whoever has to register more."""
+    made = Converter(forbid_extra_keys=True, unstruct_collection_overrides={frozenset: sorted})
     for unit in (Mib, Credits, Instant, Span):
         only = attrs.fields(unit)[0].name
         made.register_unstructure_hook(unit, lambda value, only=only: getattr(value, only))
@@ -38,7 +39,7 @@ def _whole(value: object) -> int:
     return value
 
 
-converter = _converter()
+converter = make_converter()
 
 
 def dump(value: Any) -> str:

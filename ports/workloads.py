@@ -342,7 +342,8 @@ class Workloads(Protocol):
     """The store of jobs. Every method raises Unavailable when the store does not answer."""
 
     def create(self, job: Job) -> Job:
-        """Store a new job; gives it with its version. Raises AlreadyExists if the id is taken."""
+        """Store a new job; gives it with its version, and with a uid of the store's own if it gives one. Raises AlreadyExists
+        if the id is taken."""
         ...
 
     def get(self, job_id: str) -> Job | None: ...

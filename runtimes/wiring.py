@@ -20,13 +20,8 @@ from adapters.ray.local import LOOPBACK
 from adapters.ray.package import agent_package
 from adapters.ray.process import DriverProcess
 from adapters.sqlite.credits import SqliteCredits
-from adapters.sqlite.epochs import SqliteEpochs
-from adapters.sqlite.leadership import FileLeadership
 from adapters.sqlite.metering import SqliteMetering
-from adapters.sqlite.nodes import SqliteNodes
-from adapters.sqlite.schema import open_credits, open_gridweave
-from adapters.sqlite.tariffs import SqliteTariffs
-from adapters.sqlite.workloads import SqliteWorkloads
+from adapters.sqlite.schema import open_credits
 from core.house import House, Terms
 from ports.cluster import Cluster
 from ports.credits import ISSUE, user_account
@@ -41,6 +36,7 @@ from runtimes.demo_fleet import demo_nodes
 from runtimes.failpoints import Failpoints
 from runtimes.settings import Blobs, CreditsBackend, Settings, Store
 from runtimes.state import house_secret, state_folder
+from runtimes.stores import open_stores
 
 DEMO_USER = "demo"
 DEMO_CREDITS = Credits(1_000 * 1_000_000)
@@ -74,13 +70,10 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
     folder = state_folder(settings.state_dir)
     secret = house_secret(folder)
     clock, opened = clock_of(os.environ, SystemClock()), ExitStack()
-    main, money = open_gridweave(folder), open_credits(folder)
+    money = open_credits(folder)
     opened.callback(money.close)
-    opened.callback(main.close)
-    workloads = SqliteWorkloads(main)
-    opened.callback(workloads.close)
-    tariffs, credits = SqliteTariffs(main), SqliteCredits(money, clock)
-    first_tariff(tariffs, settings)
+    stores, credits = open_stores(settings, folder, opened), SqliteCredits(money, clock)
+    first_tariff(stores.tariffs, settings)
     if settings.demo:
         credits.set_plan(DEMO_USER, "paid")
         credits.post("demo-credits", "grant", {user_account(DEMO_USER): DEMO_CREDITS, ISSUE: -DEMO_CREDITS}, "Credits of the demo")
@@ -92,13 +85,13 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
         placement=settings.placement_policy,
     )
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
-    house = House(workloads, SqliteNodes(main), credits, tariffs, blobs, clock, SystemRandomness(), terms)
-    leadership = FileLeadership(folder / "scheduler.lock", f"{os.getpid()}-{SystemRandomness().token()[:8]}")
+    house = House(stores.workloads, stores.nodes, credits, stores.tariffs, blobs, clock, SystemRandomness(), terms)
+    metering = SqliteMetering(money)
 
     def books() -> dict[str, object]:
         return {"audit": credits.verify(), "alarms": credits.alarms()}
 
-    wired = Wired(house, leadership, SqliteEpochs(main), SqliteMetering(money), secret, lambda: connect(settings, secret), books, opened)
+    wired = Wired(house, stores.leadership, stores.epochs, metering, secret, lambda: connect(settings, secret), books, opened)
     points = Failpoints.read(os.environ)
     return wired if points is None else _with_failpoints(wired, points)
 
@@ -145,11 +138,11 @@ def _check_choices(settings: Settings) -> None:
     later = [
         f"{name}={chosen.value}"
         for name, chosen, have in (
-            ("STORE", settings.store, Store.SQLITE),
-            ("BLOBS", settings.blobs, Blobs.FOLDER),
-            ("CREDITS", settings.credits, CreditsBackend.EMBEDDED),
+            ("STORE", settings.store, tuple(Store)),
+            ("BLOBS", settings.blobs, (Blobs.FOLDER,)),
+            ("CREDITS", settings.credits, (CreditsBackend.EMBEDDED,)),
         )
-        if chosen is not have
+        if chosen not in have
     ]
     if later:
         raise NotImplementedError(f"{', '.join(later)}: this release does not have that adapter yet; see the README's status table")

@@ -20,8 +20,13 @@ import pytest
 from attrs import frozen
 from hypothesis import HealthCheck, settings
 
+from tests.kube.binaries import MISSING, REMEDY
+from tests.kube.fixtures import admin, client, core_api, namespace, own_plane, plane
+
+__all__ = ["admin", "client", "core_api", "namespace", "own_plane", "plane"]  # fixtures of every suite that needs a real Kubernetes
+
 MARK = "GRIDWEAVE_TEST_RUN"
-SUITES = ("unit", "properties", "contract", "e2e")
+SUITES = ("unit", "properties", "contract", "kube", "e2e")
 ROUNDS_OF_GRACE = 30  # looks at the process table, a tenth of a second apart, before a dying process counts as left alive
 
 # Machines are noisy: neither a slow example nor slow generation is a failure. A failure prints the blob that replays it.
@@ -146,3 +151,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("wall time of each suite")
     for suite in (each for each in SUITES if each in spans):
         terminalreporter.write_line(f"{suite:<12}{len(tests[suite]):>6} tests {wall_seconds(spans[suite]):>8.1f} s")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line of all: what could not be run here, and how it could."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:
+        return
+    without = [each for each in reporter.stats.get("skipped", ()) if MISSING in str(each.longrepr)]
+    if without:
+        reporter.write_line(f"{len(without)} tests were skipped for want of a Kubernetes control plane. To run them: {REMEDY}")

@@ -21,7 +21,7 @@ from ports.units import Span
 from runtimes import failpoints
 from runtimes.batch.term import Term
 from runtimes.log_lines import last_lines, log_to_stderr
-from runtimes.settings import Settings, WrongSettingsError, load
+from runtimes.settings import Settings, Store, WrongSettingsError, load
 from runtimes.state import state_folder
 from runtimes.wiring import Wired, wire
 
@@ -33,10 +33,13 @@ RECONCILE_S = 15.0
 
 @app.command
 def schedule() -> int:
-    """Schedule until stopped by SIGTERM or Ctrl-C. Exits with 3 if another process schedules."""
+    """Schedule until stopped by SIGTERM or Ctrl-C.
+
+    With STORE=sqlite it exits with 3 if another process schedules; else it waits, to take over from that one.
+    """
     wired, settings = _open()
     try:
-        if not _lead(wired):
+        if settings.store is Store.SQLITE and not _lead(wired):
             return 3
         host = wired.host(settings)
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -107,8 +110,8 @@ def _lead(wired: Wired) -> bool:
     if wired.leadership.acquire():
         return True
     holder = wired.leadership.holder()
-    who = f"process {holder.pid} ({holder.identity})" if holder is not None else "another process"
-    print(f"{who} schedules on this state folder; one is enough.", file=sys.stderr)
+    who = "another process" if holder is None else f"process {holder.pid} ({holder.identity})" if holder.pid else holder.identity
+    print(f"{who} schedules here; one is enough.", file=sys.stderr)
     return False
 
 

@@ -1,8 +1,8 @@
 """Many at once: threads that start together, and processes that do.
 
 A racing process is `python -m tests.contract.races NAME ADDRESS ARGUMENT`: it opens the store at the address
-("sqlite:<folder>"), says that it is ready, waits for a line on its standard input, does what NAME says, and
-prints what came of it.
+("sqlite:<folder>" or "kube:<namespace>:<kubeconfig>"), says that it is ready, waits for a line on its standard
+input, does what NAME says, and prints what came of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from adapters.local.clock import SystemClock
 from adapters.sqlite.credits import SqliteCredits
@@ -85,8 +85,10 @@ def running(commands: list[tuple[str, str, str]]) -> Iterator[list[subprocess.Po
 
 def replace_once(store: Workloads, version: str) -> str:
     """By a writer whose reading may be old by now."""
+    job = store.get("job-1")
+    assert job is not None
     try:
-        return f"won {store.replace(counted(evolve(a_job(), version=version))).version}"
+        return f"won {store.replace(counted(evolve(job, version=version))).version}"
     except Conflict:
         return "lost"
 
@@ -146,28 +148,63 @@ _EPOCHS: dict[str, Callable[[Epochs, str], str]] = {"raise_epoch": raise_epoch}
 _CREDITS: dict[str, Callable[[CreditService, str], str]] = {"charge": charge, "authorise": authorise}
 
 
+@frozen
+class Stores:
+    """What is kept at one address."""
+
+    workloads: Workloads
+    nodes: NodeRecords
+    epochs: Epochs
+    credits: CreditService | None
+
+
 def _ready() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
 
 
+@contextmanager
+def opened(address: str) -> Iterator[Stores]:
+    kind, _, where = address.partition(":")
+    if kind == "sqlite":
+        folder = Path(where)
+        with (
+            closing(open_gridweave(folder)) as database,
+            closing(open_credits(folder)) as money,
+            closing(SqliteWorkloads(database)) as workloads,
+        ):
+            yield Stores(workloads, SqliteNodes(database), SqliteEpochs(database), SqliteCredits(money, SystemClock()))
+    else:
+        assert kind == "kube", f"no store is known by {kind}"
+        with on_kubernetes(where) as stores:
+            yield stores
+
+
+@contextmanager
+def on_kubernetes(where: str) -> Iterator[Stores]:
+    from adapters.k8s.client import connect  # slow to import: not for the other stores
+    from adapters.k8s.epochs import KubeEpochs
+    from adapters.k8s.nodes import KubeNodes
+    from adapters.k8s.workloads import KubeWorkloads
+
+    namespace, _, kubeconfig = where.partition(":")
+    with closing(connect(namespace, kubeconfig)) as client, closing(KubeWorkloads(client)) as workloads:
+        yield Stores(workloads, KubeNodes(client), KubeEpochs(client), None)
+
+
 def main(name: str, address: str, argument: str) -> None:
-    kind, _, folder = address.partition(":")
-    assert kind == "sqlite", f"no store is known by {kind}"
-    with closing((open_credits if name in _CREDITS else open_gridweave)(Path(folder))) as database:
+    with opened(address) as stores:
+        _ready()
         if name in _WORKLOADS:
-            with closing(SqliteWorkloads(database)) as store:
-                _ready()
-                print(_WORKLOADS[name](store, argument), flush=True)
+            said = _WORKLOADS[name](stores.workloads, argument)
         elif name in _NODES:
-            _ready()
-            print(_NODES[name](SqliteNodes(database), argument), flush=True)
+            said = _NODES[name](stores.nodes, argument)
         elif name in _EPOCHS:
-            _ready()
-            print(_EPOCHS[name](SqliteEpochs(database), argument), flush=True)
+            said = _EPOCHS[name](stores.epochs, argument)
         else:
-            _ready()
-            print(_CREDITS[name](SqliteCredits(database, SystemClock()), argument), flush=True)
+            assert stores.credits is not None
+            said = _CREDITS[name](stores.credits, argument)
+        print(said, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.epochs import KubeEpochs
+from adapters.remote.stores import RemoteEpochs
 from adapters.sqlite.epochs import SqliteEpochs
 from adapters.sqlite.schema import open_gridweave
 from ports.errors import Conflict, Invalid
 from ports.leadership import Epochs
 from tests.contract import races
 from tests.contract.races import in_processes, in_threads
+from tests.kube.control import line_to
 from tests.memory.epochs import MemoryEpochs
 
 
@@ -80,3 +84,22 @@ class TestSqliteEpochs(EpochsContract, SharedEpochsContract):
     def epochs(self, tmp_path: Path) -> Iterator[SqliteEpochs]:
         with closing(open_gridweave(tmp_path)) as database:
             yield SqliteEpochs(database)
+
+
+class TestKubeEpochs(EpochsContract, SharedEpochsContract):
+    @pytest.fixture
+    def address(self, admin: Path, namespace: str) -> str:
+        return f"kube:{namespace}:{admin}"
+
+    @pytest.fixture
+    def epochs(self, client: KubeClient) -> KubeEpochs:
+        return KubeEpochs(client)
+
+
+class TestRemoteEpochs(EpochsContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def epochs(self, client: KubeClient) -> Iterator[RemoteEpochs]:
+        with line_to(client) as line:
+            yield RemoteEpochs(line)

@@ -7,16 +7,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+from kubernetes.client import ApiClient, Configuration
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.leadership import DURATION, NAME, RENEW_DEADLINE, RETRY, LeaseLeadership
 from adapters.sqlite.leadership import FileLeadership
 from ports.errors import Unavailable
 from ports.leadership import Holder, Leadership
+from ports.units import Span
 from tests.contract.races import ROOT, in_threads
+from tests.kube.plane import free_port
+from tests.memory.clock import ManualClock
 
 
 class Candidates(Protocol):
@@ -170,3 +177,99 @@ class TestFileLeadership(LeadershipContract):
         """The operator learns what is wrong, and the round ends."""
         with pytest.raises(Unavailable, match="lock file"):
             FileLeadership(tmp_path, "a").acquire()
+
+
+class TestLeaseLeadership(LeadershipContract):
+    """Time is the test's own: nothing waits for a Lease to expire."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture
+    def candidate(self, client: KubeClient, clock: ManualClock) -> Iterator[Candidates]:
+        with ExitStack() as stack:
+
+            def made(identity: str) -> LeaseLeadership:
+                one = LeaseLeadership(client, identity, elapsed=clock.elapsed)
+                stack.callback(one.release)
+                return one
+
+            yield made
+
+    def test_a_lease_that_is_not_renewed_is_taken_over(self, candidate: Candidates, clock: ManualClock) -> None:
+        """A killed scheduler is replaced, and not before it can know that it is deposed."""
+        first, second = candidate("a"), candidate("b")
+        assert first.acquire()
+        assert not second.acquire()
+        clock.advance(DURATION - Span(1))
+        assert not second.acquire()
+        clock.advance(Span(1))
+        assert second.acquire()
+        assert not first.acquire()
+        assert Holder("b") == first.holder()
+
+    def test_a_renewed_lease_is_not_taken_over(self, candidate: Candidates, clock: ManualClock) -> None:
+        """Whoever waits begins to count anew whenever the Lease has changed."""
+        first, second = candidate("a"), candidate("b")
+        assert first.acquire()
+        for _ in range(8):
+            clock.advance(RETRY + Span(1))
+            assert first.acquire()
+            assert not second.acquire()
+
+    def test_a_waiter_judges_by_its_own_clock(self, client: KubeClient, clock: ManualClock) -> None:
+        """Clocks of machines differ: a time that the holder wrote must not make its Lease look old, or fresh for ever."""
+        assert LeaseLeadership(client, "a", elapsed=ManualClock().elapsed).acquire()
+        lease = client.coordination.read_namespaced_lease(NAME, client.namespace)
+        for year in (2001, 2099):
+            waiter = LeaseLeadership(client, "b", elapsed=clock.elapsed)
+            lease.spec.renew_time = datetime(year, 1, 1, microsecond=1, tzinfo=UTC)
+            lease = client.coordination.replace_namespaced_lease(NAME, client.namespace, lease)
+            assert not waiter.acquire()
+            clock.advance(DURATION)
+        assert waiter.acquire()
+
+    def test_transitions_count_who_held_it(self, candidate: Candidates, client: KubeClient, clock: ManualClock) -> None:
+        """As client-go counts: renewing is none, and a Lease made anew begins at 0."""
+
+        def transitions() -> int:
+            return int(client.coordination.read_namespaced_lease(NAME, client.namespace).spec.lease_transitions)
+
+        first, second = candidate("a"), candidate("b")
+        first.acquire()
+        clock.advance(RETRY)
+        first.acquire()
+        assert 0 == transitions()
+        first.release()
+        second.acquire()
+        assert 1 == transitions()
+        client.coordination.delete_namespaced_lease(NAME, client.namespace)
+        clock.advance(RETRY)
+        assert second.acquire()
+        assert 0 == transitions()
+
+    def test_a_deleted_lease_is_one_holders_again(self, candidate: Candidates, client: KubeClient, clock: ManualClock) -> None:
+        """Whoever makes it anew holds it; the former holder learns so when it renews."""
+        first, second = candidate("a"), candidate("b")
+        first.acquire()
+        client.coordination.delete_namespaced_lease(NAME, client.namespace)
+        assert second.acquire()
+        clock.advance(RETRY)
+        assert not first.acquire()
+
+    def test_a_holder_gives_up_before_its_lease_expires(self, client: KubeClient, clock: ManualClock, tmp_path: Path) -> None:
+        """Who can't renew must stop while nobody else can have begun."""
+        settings = Configuration(host=client.api.configuration.host)
+        settings.ssl_ca_cert, settings.api_key = client.api.configuration.ssl_ca_cert, dict(client.api.configuration.api_key)
+        settings.retries = False
+        with closing(KubeClient(client.namespace, ApiClient(settings))) as mine:
+            first = LeaseLeadership(mine, "a", elapsed=clock.elapsed)
+            assert first.acquire()
+            settings.host = f"https://127.0.0.1:{free_port()}"
+            clock.advance(RENEW_DEADLINE - Span(1))
+            assert first.acquire()
+            clock.advance(Span(1))
+            assert not first.acquire()
+            with pytest.raises(Unavailable):
+                first.acquire()

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.nodes import KubeNodes
+from adapters.remote.stores import RemoteNodes
 from adapters.sqlite.nodes import SqliteNodes
 from adapters.sqlite.schema import open_gridweave
 from ports.errors import Conflict
@@ -16,6 +19,7 @@ from ports.nodes import Gpu, NodeRecord, NodeRecords, NodeSpec, NodeState, NodeS
 from ports.units import Mib, Span
 from tests.contract import races
 from tests.contract.races import in_processes, in_threads
+from tests.kube.control import line_to
 from tests.memory.nodes import MemoryNodes
 
 SPEC = NodeSpec("provider:acme", True, True)
@@ -135,3 +139,22 @@ class TestSqliteNodes(NodesContract, SharedNodesContract):
     def nodes(self, tmp_path: Path) -> Iterator[SqliteNodes]:
         with closing(open_gridweave(tmp_path)) as database:
             yield SqliteNodes(database)
+
+
+class TestKubeNodes(NodesContract, SharedNodesContract):
+    @pytest.fixture
+    def address(self, admin: Path, namespace: str) -> str:
+        return f"kube:{namespace}:{admin}"
+
+    @pytest.fixture
+    def nodes(self, client: KubeClient) -> KubeNodes:
+        return KubeNodes(client)
+
+
+class TestRemoteNodes(NodesContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def nodes(self, client: KubeClient) -> Iterator[RemoteNodes]:
+        with line_to(client) as line:
+            yield RemoteNodes(line)

@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.tariffs import KubeTariffs
+from adapters.remote.stores import RemoteTariffs
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.tariffs import SqliteTariffs
 from ports.errors import Conflict, NotFound
 from ports.tariffs import Splits, Tariff, Tariffs
 from ports.units import Instant
 from tests.contract.races import in_threads
+from tests.kube.control import line_to
 from tests.memory.tariffs import MemoryTariffs
 
 FIRST = Tariff(1, Instant(100), 0, 1_000_000, {"A100-80GB": 0}, {"acme": {"L4-24GB": 500_000}}, Splits(200_000, 0))
@@ -80,3 +84,18 @@ class TestSqliteTariffs(TariffsContract):
     def tariffs(self, tmp_path: Path) -> Iterator[SqliteTariffs]:
         with closing(open_gridweave(tmp_path)) as database:
             yield SqliteTariffs(database)
+
+
+class TestKubeTariffs(TariffsContract):
+    @pytest.fixture
+    def tariffs(self, client: KubeClient) -> KubeTariffs:
+        return KubeTariffs(client)
+
+
+class TestRemoteTariffs(TariffsContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def tariffs(self, client: KubeClient) -> Iterator[RemoteTariffs]:
+        with line_to(client) as line:
+            yield RemoteTariffs(line)

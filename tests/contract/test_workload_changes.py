@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.workloads import KubeWorkloads
+from adapters.remote.stores import RemoteWorkloads
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.workloads import SqliteWorkloads
 from ports.errors import AlreadyExists, IllegalTransition, Invalid, Unavailable
@@ -17,6 +20,7 @@ from ports.units import Span
 from ports.workloads import Changes, Job, Phase, Workloads
 from tests.contract.races import in_processes
 from tests.contract.samples import a_job, counted, to_phase
+from tests.kube.control import line_to
 from tests.memory.workloads import MemoryWorkloads
 
 LONG = Span.of(seconds=60)  # a wait that ends early, or the test hangs into its time-out
@@ -212,3 +216,33 @@ class TestSqliteChanges(ChangesContract, SharedChangesContract):
             made = store.create(a_job())
             found = store.changes(cursor)
             assert ((made,), True) == (found.jobs, found.whole)
+
+
+class TestKubeChanges(ChangesContract, SharedChangesContract):
+    @pytest.fixture
+    def address(self, admin: Path, namespace: str) -> str:
+        return f"kube:{namespace}:{admin}"
+
+    @pytest.fixture
+    def store(self, client: KubeClient) -> Iterator[KubeWorkloads]:
+        with closing(KubeWorkloads(client)) as made:
+            yield made
+
+    def test_closing_ends_a_wait(self, client: KubeClient) -> None:
+        """A process that was told to end must not hang in a long wait."""
+        store = KubeWorkloads(client)
+        cursor = store.changes("").cursor
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(store.changes, cursor, LONG)
+            store.close()
+            with pytest.raises(Unavailable):
+                waiting.result()
+
+
+class TestRemoteChanges(ChangesContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def store(self, client: KubeClient) -> Iterator[RemoteWorkloads]:
+        with line_to(client) as line:
+            yield RemoteWorkloads(line)

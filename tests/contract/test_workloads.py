@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
+from adapters.k8s.client import KubeClient
+from adapters.k8s.workloads import KubeWorkloads
+from adapters.remote.stores import RemoteWorkloads
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.workloads import SqliteWorkloads
 from ports.errors import AlreadyExists, Conflict, IllegalTransition, Invalid
@@ -17,6 +20,7 @@ from ports.workloads import Job, JobFilter, Phase, Workloads
 from tests.contract import races
 from tests.contract.races import in_processes, in_threads
 from tests.contract.samples import a_full_job, a_job, counted, to_phase
+from tests.kube.control import line_to
 from tests.memory.workloads import MemoryWorkloads
 
 
@@ -45,7 +49,7 @@ class WorkloadsContract:
         """What the user asked for, and what he owes, is nowhere else."""
         made = store.create(a_full_job())
         assert made.version
-        assert a_full_job() == evolve(made, version="")
+        assert evolve(a_full_job(), uid=made.uid) == evolve(made, version="")
         assert made == store.get("job-1")
 
     def test_an_unknown_id_gives_nothing(self, store: Workloads) -> None:
@@ -282,3 +286,23 @@ class TestSqliteWorkloads(WorkloadsContract, SharedWorkloadsContract):
         with closing(open_gridweave(tmp_path)) as database, closing(SqliteWorkloads(database)) as store:
             assert made == store.get("job-1")
             assert made.version != store.create(a_job("job-2")).version
+
+
+class TestKubeWorkloads(WorkloadsContract, SharedWorkloadsContract):
+    @pytest.fixture
+    def address(self, admin: Path, namespace: str) -> str:
+        return f"kube:{namespace}:{admin}"
+
+    @pytest.fixture
+    def store(self, client: KubeClient) -> Iterator[KubeWorkloads]:
+        with closing(KubeWorkloads(client, page=3)) as made:
+            yield made
+
+
+class TestRemoteWorkloads(WorkloadsContract):
+    """Through the control service, with Kubernetes behind it."""
+
+    @pytest.fixture
+    def store(self, client: KubeClient) -> Iterator[RemoteWorkloads]:
+        with line_to(client, page=3) as line:
+            yield RemoteWorkloads(line)

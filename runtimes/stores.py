@@ -1,0 +1,86 @@
+"""Where workloads, node records, tariffs and the epoch live, and who schedules: decided by STORE."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from attrs import frozen
+
+from adapters.local.randomness import SystemRandomness
+from adapters.remote.line import Line
+from adapters.remote.stores import RemoteEpochs, RemoteNodes, RemoteTariffs, RemoteWorkloads
+from adapters.sqlite.epochs import SqliteEpochs
+from adapters.sqlite.leadership import FileLeadership
+from adapters.sqlite.nodes import SqliteNodes
+from adapters.sqlite.schema import open_gridweave
+from adapters.sqlite.tariffs import SqliteTariffs
+from adapters.sqlite.workloads import SqliteWorkloads
+from ports.errors import Refused
+from ports.leadership import Epochs, Holder, Leadership
+from ports.nodes import NodeRecords
+from ports.tariffs import Tariffs
+from ports.workloads import Workloads
+from runtimes.settings import Settings, Store
+
+
+@frozen
+class Stores:
+    """The ports that one store serves."""
+
+    workloads: Workloads
+    nodes: NodeRecords
+    tariffs: Tariffs
+    epochs: Epochs
+    leadership: Leadership
+
+
+def open_stores(settings: Settings, folder: Path, opened: ExitStack) -> Stores:
+    """What is opened is closed by `opened`. Raises Refused, Unavailable."""
+    if settings.store is Store.KUBERNETES:
+        return _on_kubernetes(settings, opened)
+    if settings.store is Store.PROXIED:
+        return _by_control_service(settings, opened)
+    database = open_gridweave(folder)
+    opened.callback(database.close)
+    workloads = SqliteWorkloads(database)
+    opened.callback(workloads.close)
+    leadership = FileLeadership(folder / "scheduler.lock", f"{os.getpid()}-{SystemRandomness().token()[:8]}")
+    return Stores(workloads, SqliteNodes(database), SqliteTariffs(database), SqliteEpochs(database), leadership)
+
+
+def _on_kubernetes(settings: Settings, opened: ExitStack) -> Stores:
+    from adapters.k8s.client import connect  # half a second to import: only where it is used
+    from adapters.k8s.epochs import KubeEpochs
+    from adapters.k8s.leadership import LeaseLeadership
+    from adapters.k8s.nodes import KubeNodes
+    from adapters.k8s.tariffs import KubeTariffs
+    from adapters.k8s.workloads import KubeWorkloads
+
+    client = connect(settings.kuberay_namespace)
+    opened.callback(client.close)
+    workloads = KubeWorkloads(client)
+    opened.callback(workloads.close)
+    identity = f"{socket.gethostname()}-{os.getpid()}-{SystemRandomness().token()[:8]}"
+    return Stores(workloads, KubeNodes(client), KubeTariffs(client), KubeEpochs(client), LeaseLeadership(client, identity))
+
+
+def _by_control_service(settings: Settings, opened: ExitStack) -> Stores:
+    line = Line(settings.kuberay_service_url, settings.admin_token.get_secret_value())
+    opened.callback(line.close)
+    return Stores(RemoteWorkloads(line), RemoteNodes(line), RemoteTariffs(line), RemoteEpochs(line), NoElection())
+
+
+class NoElection:
+    """A control service elects nobody: the scheduler needs a Lease, and so a way to the Kubernetes API of its own."""
+
+    def acquire(self) -> bool:
+        raise Refused("STORE=proxied is for gateways; it elects no scheduler.", "STORE", "Set STORE=kubernetes where the scheduler runs.")
+
+    def release(self) -> None:
+        return
+
+    def holder(self) -> Holder | None:
+        return None
