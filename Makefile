@@ -33,7 +33,7 @@ demo: $(INSTALLED) ## start a gateway with a demo fleet, run the examples on it,
 	@$(STEP) 'The demo' $(BIN)/python -m runtimes.http.demo
 
 test: $(INSTALLED) ## install what the tests need, and run them all (TESTS=tests/unit for some)
-	@$(STEP) 'Tests ($(TESTS)), $(WORKERS) at a time' $(BIN)/python -m pytest $(TESTS) -n $(WORKERS) --dist loadgroup
+	@$(STEP) 'Tests ($(TESTS)), $(WORKERS) at a time' $(BIN)/python -m pytest $(TESTS) -m "not slow" -n $(WORKERS) --dist loadgroup
 
 check: lint types walls ## lint, format, types and the walls between the packages (make -k check goes on after a failure)
 

@@ -21,7 +21,16 @@ PATIENCE = 400  # looks, a twentieth of a second apart, for the gateway to die
 ROUND = 12  # points from one look at everything to the next
 
 
-NEEDED = {".delete": "refused", "agent.kill": "cancelled", "<jobs.cancel": "cancelled", "jobs.cancel<": "cancelled", "_flag": "exhausted"}
+NEEDED = {
+    ".delete": "refused",
+    "_refuse": "refused",
+    "agent.kill": "cancelled",
+    "<jobs.cancel": "cancelled",
+    "jobs.cancel<": "cancelled",
+    "_flag": "exhausted",
+}
+
+SOMETIMES = ("_say_waiting",)  # a job that comes before the nodes have been heard is told to wait; one that comes later is not
 
 SOMETIMES = ("_say_waiting",)  # a job that comes before the nodes have been heard is told to wait; one that comes later is not
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]  # it has no types
 import pytest
-from gridweave_agent.client import AgentClient, AgentStaleEpoch
+from gridweave_agent.client import AgentClient, AgentStaleEpoch, AgentUnavailable
 from gridweave_agent.rundir import RunDir
 
 AGENT = Path(__file__).parents[3] / "agent"
@@ -126,6 +126,7 @@ class Node:
             "RAY_AUTH_TOKEN": "ray-canary",
             "PLATFORM_TOKEN": "platform-canary",
         }
+        self.python = sys.executable
         self.without_admin = False  # start it without CAP_SYS_ADMIN, as in a container
         self.process: subprocess.Popen[str] | None = None
         self.epoch = 1
@@ -137,7 +138,7 @@ class Node:
         environ = {**os.environ, **self.environ, "PYTHONPATH": str(AGENT)}
         with open(self.folder / "agent.err", "ab") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gridweave_agent", str(path)],
+                [self.python, "-m", "gridweave_agent", str(path)],
                 env=environ,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -169,16 +170,25 @@ class Node:
         """End every run, then the agent."""
         if self.process is not None:
             self.client.close()
-            try:
-                self.client.hello(self.epoch)
-            except AgentStaleEpoch as error:
-                self.epoch = error.newest
+            self._introduce()
             live = [run["run"] for run in self.client.reports()["reports"] if run["state"] != "gone"]
             for run in live:
                 self.ask("kill", run, grace_ms=0)
             for run in live:
                 self.until(run, lambda report: report["state"] == "gone")
         self.end(signal.SIGTERM)
+
+    def _introduce(self) -> None:
+        """Once it serves again: a test may have taken every connection there is, and they end one by one."""
+        for _ in range(200):
+            try:
+                self.client.hello(self.epoch)
+                return
+            except AgentStaleEpoch as error:
+                self.epoch = error.newest
+            except AgentUnavailable:
+                time.sleep(0.05)
+        raise AssertionError("the agent serves nobody any more")
 
     def folder_of(self, run: str) -> Path:
         return Path(RunDir.of(Path(str(self.config["dir"])) / "runs", run).path)

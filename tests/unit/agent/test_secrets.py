@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import venv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,18 @@ def test_no_secret_is_in_the_environment_or_memory_of_the_user_or_his_parents(ma
     assert {repr(control[::-1])} == {each.partition(": ")[2] for each in found}  # so the search does find what is there
 
 
-def test_user_code_can_import_nothing_of_ours(either: Node) -> None:
+def bare_python(folder: Path) -> str:
+    """An interpreter as nodes have it: with cloudpickle, and with nothing of ours installed."""
+    venv.create(folder, symlinks=True, with_pip=False)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    (packages / "more.pth").write_text(str(Path(cloudpickle.__file__).parents[1]))
+    return str(folder / "bin" / "python")
+
+
+def test_user_code_can_import_nothing_of_ours(either: Node, tmp_path: Path) -> None:
     """A module of the user's that is called like one of ours must be his."""
+    either.python = bare_python(tmp_path / "bare")
+    either.restart()
 
     def work() -> list[str]:
         import importlib
