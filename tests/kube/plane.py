@@ -25,7 +25,8 @@ from attrs import asdict, frozen
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-ROUNDS = 600  # looks at a starting or ending program, a tenth of a second apart
+ROUNDS = 1800  # looks at a starting or ending program, a tenth of a second apart
+TRIES = 3
 MANIFESTS = Path(__file__).parents[2] / "k8s"
 ISSUER = "https://kubernetes.default.svc"
 
@@ -87,7 +88,7 @@ class Plane:
         for _ in range(ROUNDS):
             if self.ready():
                 return
-            if not self.alive("kube-apiserver"):
+            if not (self.alive("kube-apiserver") and self.alive("etcd")):
                 break
             time.sleep(0.1)
         raise RuntimeError(f"kube-apiserver did not start; its log ends:\n{self.log('kube-apiserver')}")
@@ -200,6 +201,14 @@ def free_port() -> int:
 
 
 def _started(assets: Path, folder: Path) -> Plane:
+    """Tried again on other ports: a free one may have been taken by the time that it is used."""
+    for attempt in range(1, TRIES):
+        with contextlib.suppress(RuntimeError):
+            return _started_once(assets, folder / str(attempt))
+    return _started_once(assets, folder / str(TRIES))
+
+
+def _started_once(assets: Path, folder: Path) -> Plane:
     folder.mkdir(parents=True, exist_ok=True)
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (folder / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
