@@ -71,6 +71,12 @@ class Scheduler:
         assert self._process is not None
         return self._process.poll() is not None
 
+    def kill(self) -> None:
+        """SIGKILL to every process of it, as a machine's end would."""
+        assert self._process is not None
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
     def stop(self) -> int:
         """SIGTERM; gives its exit code. No error if it was killed."""
         assert self._process is not None
@@ -157,6 +163,10 @@ class KubeHouse:
         done = self.biller(**settings)
         said = done.communicate(timeout=120)[1]
         assert done.returncode == 0, said
+
+    def forget_the_lease(self) -> None:
+        """Nobody waits for a Lease of the dead to expire."""
+        self.kubectl("delete", "lease", "gridweave-scheduler", "--ignore-not-found")
 
     def biller(self, **settings: str) -> subprocess.Popen[str]:
         one = self.schedulers[0]
