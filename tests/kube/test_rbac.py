@@ -31,6 +31,7 @@ MAY = {
         "gridweaveendpoints/status": {"update"},
         "gridweavenodes": READ | {"create", "update"},
         "gridweavetariffs": READ | {"create"},
+        "leases:gridweave-scheduler": {"get"},
     },
     "scheduler": {
         "gridweavejobs": FOLLOW | {"delete", "patch"},
