@@ -220,7 +220,7 @@ def kube_house(plane: Plane, namespace: str, home: Path) -> Iterator[KubeHouse]:
     applied = plane.kubectl("apply", "-f", str(MANIFESTS / "rbac.yaml"), namespace=namespace)
     assert applied.returncode == 0, applied.stderr
     configs = {name: str(account(plane, namespace, name)) for name in ("gateway", "scheduler", "biller", "control")}
-    stores = {"STORE": "kubernetes", "SCHEDULER": "external", "KUBERAY_NAMESPACE": namespace, "LEASE_SECONDS": "5"}
+    stores = {"STORE": "kubernetes", "SCHEDULER": "external", "KUBERAY_NAMESPACE": namespace, "LEASE_SECONDS": "4"}
     ray = LocalRay(home / "ray", NODES[BIG])
     gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS, **stores, "KUBECONFIG": configs["gateway"]})
     gateways, schedulers = [gateway], list[Scheduler]()
