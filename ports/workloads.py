@@ -270,7 +270,8 @@ class JobStatus:
 @frozen
 class Job:
     """A stored job. uid: of this very object; another of the same id has another. version: the store's, for
-    compare-and-swap. created_at: its place in the queue."""
+    compare-and-swap. created_at: its place in the queue. leaving: its object was deleted, and stays only until the job
+    is settled; no writer sets it."""
 
     id: str
     uid: str
@@ -279,6 +280,7 @@ class Job:
     status: JobStatus = JobStatus()
     version: str = ""
     schema: int = SCHEMA
+    leaving: bool = False
 
 
 def check_transition(old: Job, new: Job) -> None:

@@ -106,9 +106,10 @@ def _job(form: Form) -> Job:
         status = _status(key, original(json.loads(notes[names.INITIAL])))
     else:
         status = JobStatus().with_condition(FUNDED, ConditionStatus.UNKNOWN, created, "Authorising")
-    if status.cancel is None and meta.get("deletionTimestamp"):
+    leaving = is_deleting(form)
+    if status.cancel is None and leaving:
         status = _cancelled(status, meta["deletionTimestamp"])
-    return Job(key, meta["uid"], created, _spec(spec), status, meta["resourceVersion"], schema)
+    return Job(key, meta["uid"], created, _spec(spec), status, meta["resourceVersion"], schema, leaving)
 
 
 def job_key(meta: Form) -> str:
