@@ -136,6 +136,10 @@ class Settings:
         default=90,
         metadata=_about(read.seconds(1, 86_400), "A node that can't be asked for so long has lost what ran there."),
     )
+    jobs_kept_hours: Decimal = attrs.field(
+        default=Decimal(168),
+        metadata=_about(read.hours(876_000), "Hours after its end that a job stays in the store; then it moves to the archive."),
+    )
     placement_policy: PlacementPolicy = attrs.field(
         default=PlacementPolicy.BEST_FIT,
         metadata=_about(
@@ -243,6 +247,11 @@ class Settings:
     def preflight(self) -> Span:
         """A part of a millisecond counts as a whole one."""
         return Span(-int(-self.preflight_hours * 3_600_000 // 1))
+
+    @property
+    def jobs_kept(self) -> Span:
+        """A part of a millisecond counts as a whole one."""
+        return Span(-int(-self.jobs_kept_hours * 3_600_000 // 1))
 
     @property
     def base_credits(self) -> Credits:

@@ -83,6 +83,7 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
         setup_bound=settings.setup_bound,
         lost_after=settings.node_lost,
         placement=settings.placement_policy,
+        archive_after=settings.jobs_kept,
     )
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
     house = House(stores.workloads, stores.nodes, credits, stores.tariffs, blobs, clock, SystemRandomness(), terms)

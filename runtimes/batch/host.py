@@ -11,6 +11,7 @@ from collections.abc import Callable
 import structlog
 from attrs import asdict, define, field
 
+from core.archive import archive
 from core.house import House
 from core.schedule import Pace
 from core.sweep import sweep_uploads
@@ -94,7 +95,7 @@ class Host:
     def _sweep(self) -> None:
         while not self._stop.wait(SWEEP_EVERY_S):
             try:
-                log.info("swept", uploads=sweep_uploads(self.house))
+                log.info("swept", uploads=sweep_uploads(self.house), **asdict(archive(self.house)))
             except Unavailable as error:
                 log.warning("nothing swept", error=str(error))
 
