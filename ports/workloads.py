@@ -62,8 +62,14 @@ class RunId:
 
     @staticmethod
     def parse(text: str) -> RunId:
-        workload, attempt, *replica = text.split("/")
-        return RunId(workload, int(attempt), int(replica[0]) if replica else None)
+        """From the right: an id that somebody chose may hold a slash. Raises ValueError."""
+        front, slash, last = text.rpartition("/")
+        workload, inner, attempt = front.rpartition("/")
+        if inner and attempt.isdecimal():
+            return RunId(workload, int(attempt), int(last))
+        if not slash:
+            raise ValueError(f"{text!r:.80} names no run")
+        return RunId(front, int(last))
 
 
 # ---------------------------------------------------------------- phases and states
