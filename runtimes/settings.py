@@ -119,6 +119,10 @@ class Settings:
             "embedded: the gateway hosts scheduler and biller; external: python -m runtimes.batch does.",
         ),
     )
+    probe_port: int = attrs.field(
+        default=0,
+        metadata=_about(read.whole(0, 65535, "TCP port; 0: none"), "Port of /healthz and /readyz of python -m runtimes.batch schedule."),
+    )
     # Ray and Kubernetes
     ray_head_address: str = attrs.field(
         default="auto",

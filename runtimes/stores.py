@@ -37,10 +37,10 @@ class Stores:
     leadership: Leadership
 
 
-def open_stores(settings: Settings, folder: Path, opened: ExitStack) -> Stores:
-    """What is opened is closed by `opened`. Raises Refused, Unavailable."""
+def open_stores(settings: Settings, folder: Path, opened: ExitStack, tells: bool = False) -> Stores:
+    """What is opened is closed by `opened`. tells: whether events of Kubernetes are written. Raises Refused, Unavailable."""
     if settings.store is Store.KUBERNETES:
-        return _on_kubernetes(settings, opened)
+        return _on_kubernetes(settings, opened, tells)
     if settings.store is Store.PROXIED:
         return _by_control_service(settings, opened)
     database = open_gridweave(folder)
@@ -51,9 +51,10 @@ def open_stores(settings: Settings, folder: Path, opened: ExitStack) -> Stores:
     return Stores(workloads, SqliteNodes(database), SqliteTariffs(database), SqliteEpochs(database), leadership)
 
 
-def _on_kubernetes(settings: Settings, opened: ExitStack) -> Stores:
+def _on_kubernetes(settings: Settings, opened: ExitStack, tells: bool) -> Stores:
     from adapters.k8s.client import connect  # half a second to import: only where it is used
     from adapters.k8s.epochs import KubeEpochs
+    from adapters.k8s.events import KubeEvents
     from adapters.k8s.leadership import LeaseLeadership
     from adapters.k8s.nodes import KubeNodes
     from adapters.k8s.tariffs import KubeTariffs
@@ -61,9 +62,11 @@ def _on_kubernetes(settings: Settings, opened: ExitStack) -> Stores:
 
     client = connect(settings.kuberay_namespace)
     opened.callback(client.close)
-    workloads = KubeWorkloads(client)
-    opened.callback(workloads.close)
     identity = f"{socket.gethostname()}-{os.getpid()}-{SystemRandomness().token()[:8]}"
+    events = KubeEvents(client, identity)
+    opened.callback(events.close)
+    workloads = KubeWorkloads(client, tell=events.tell if tells else None)
+    opened.callback(workloads.close)
     return Stores(workloads, KubeNodes(client), KubeTariffs(client), KubeEpochs(client), LeaseLeadership(client, identity))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import frozen
 from kubernetes import config
-from kubernetes.client import ApiClient, Configuration, CoordinationV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, Configuration, CoordinationV1Api, CustomObjectsApi, EventsV1Api
 from kubernetes.config.config_exception import ConfigException
 
 from ports.errors import Refused
@@ -36,6 +36,10 @@ class KubeClient:
     @property
     def coordination(self) -> CoordinationV1Api:
         return CoordinationV1Api(self.api)
+
+    @property
+    def events(self) -> EventsV1Api:
+        return EventsV1Api(self.api)
 
     def close(self) -> None:
         self.api.rest_client.pool_manager.clear()

@@ -240,7 +240,7 @@ def status_form(job: Job, generation: int) -> Form:
             "phase": status.phase.value,
             "attempt": status.attempt,
             "placement": None if run is None else _placement_form(run.placement),
-            "where": None if run is None else _where(run.placement),
+            "where": None if run is None else where(run.placement),
             "startedAt": None if run is None or run.started_at is None else time_text(run.started_at),
             "finishedAt": None if run is None or run.ended_at is None else time_text(run.ended_at),
             "ranMs": ran,
@@ -374,7 +374,7 @@ def _placement_form(placement: Placement) -> list[Form]:
     return [{"node": slot.node, "gpu": slot.gpu, "mib": slot.mib.n} for slot in placement]
 
 
-def _where(placement: Placement) -> str:
+def where(placement: Placement) -> str:
     """For people: "n1:0,3 n2:1"."""
     nodes = dict.fromkeys(slot.node for slot in placement)
     return " ".join(f"{node}:{','.join(str(slot.gpu) for slot in placement if slot.node == node)}" for node in nodes)

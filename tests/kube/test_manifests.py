@@ -29,7 +29,7 @@ def test_the_kustomization_is_taken_whole(plane: Plane, how: list[str]) -> None:
     found = plane.kubectl("get", "deployments,cronjobs,services,poddisruptionbudgets", "-o", "name", namespace="gridweave").stdout.split()
     expected = {
         *(f"deployment.apps/gridweave-{name}" for name in ("gateway", "scheduler", "control")),
-        *(f"cronjob.batch/gridweave-{name}" for name in ("bill", "reconcile")),
+        *(f"cronjob.batch/gridweave-{name}" for name in ("bill", "reconcile", "sweep")),
         *(f"service/gridweave-{name}" for name in ("gateway", "control")),
         *(f"poddisruptionbudget.policy/gridweave-{name}" for name in ("gateway", "scheduler", "control")),
     }
