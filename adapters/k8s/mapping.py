@@ -10,7 +10,7 @@ import json
 
 from attrs import evolve
 
-from adapters.k8s import names
+from adapters.k8s import conditions, names
 from adapters.k8s.client import API_VERSION
 from adapters.k8s.forms import Form, check_size, mark, maybe_time, original, sendable, time_of, time_text, without_none
 from ports.errors import Unavailable
@@ -21,7 +21,6 @@ from ports.workloads import (
     SCHEMA,
     Ask,
     BlobRef,
-    Condition,
     ConditionStatus,
     Environment,
     Exit,
@@ -255,27 +254,10 @@ def status_form(job: Job, generation: int) -> Form:
             if result is None
             else {"key": result.key, "size": result.size, "sha256": result.sha256, "raised": result.raised},
             "charged": status.charged.micro,
-            "conditions": [condition_form(each, generation) for each in status.conditions],
+            "conditions": [conditions.form_of(each, generation) for each in (*status.conditions, *conditions.of_job(job))],
             "runs": [_run_form(each) for each in status.runs],
         }
     )
-
-
-def condition_form(each: Condition, generation: int) -> Form:
-    return {
-        "type": each.type,
-        "status": each.status.value,
-        "reason": each.reason,
-        "message": each.message,
-        "lastTransitionTime": time_text(each.at),
-        "observedGeneration": generation,
-    }
-
-
-def condition_of(form: Form) -> Condition:
-    at = maybe_time(form.get("lastTransitionTime"))
-    told = form["type"], ConditionStatus(form["status"]), form.get("reason", ""), form.get("message", "")
-    return Condition(*told) if at is None else Condition(*told, at)
 
 
 def _status(key: str, form: Form) -> JobStatus:
@@ -284,7 +266,7 @@ def _status(key: str, form: Form) -> JobStatus:
         phase=Phase(form["phase"]),
         attempt=form.get("attempt", 0),
         runs=tuple(_run(key, each) for each in form.get("runs", ())),
-        conditions=tuple(condition_of(each) for each in form.get("conditions", ())),
+        conditions=conditions.stored(form.get("conditions", ()), conditions.OF_JOBS),
         waiting=form.get("waiting", ""),
         position=form.get("position", 0),
         cancel=maybe_time(form.get("cancelRequestedAt")),
