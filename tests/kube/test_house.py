@@ -43,7 +43,8 @@ def test_a_job_runs_and_kubectl_tells_of_it(house: KubeHouse) -> None:
     assert 49 == job.result()
     form = json.loads(house.kubectl("get", "gwj", job.id, "-o", "json"))
     assert ("Completed", "org-big:0") == (form["status"]["phase"], form["status"]["where"])
-    assert {"Charged", "Funded", "HoldVoided", "ResultStored"} == {each["type"] for each in form["status"]["conditions"]}
+    said = {each["type"] for each in form["status"]["conditions"]}
+    assert {"Allocated", "Charged", "Completed", "Funded", "HoldVoided", "ResultStored", "Running"} == said
 
 
 def test_deleting_a_running_jobs_object_cancels_and_charges_it(house: KubeHouse) -> None:
