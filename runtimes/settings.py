@@ -163,6 +163,10 @@ class Settings:
         default="gridweave",
         metadata=_about(read.dns_label(), "Namespace of our Kubernetes objects."),
     )
+    lease_seconds: int = attrs.field(
+        default=15,
+        metadata=_about(read.seconds(3, 3600), "A scheduler that is not heard of for so long is replaced, with STORE=kubernetes."),
+    )
     ray_serve_port: int = attrs.field(
         default=8000,
         metadata=_about(read.whole(1, 65535, "TCP port"), "Port of Ray Serve's proxy, for endpoints."),
@@ -242,6 +246,10 @@ class Settings:
     @property
     def node_lost(self) -> Span:
         return Span.of(seconds=self.node_lost_seconds)
+
+    @property
+    def lease(self) -> Span:
+        return Span.of(seconds=self.lease_seconds)
 
     @property
     def billing_tick(self) -> Span:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -62,6 +63,13 @@ def test_any_job_is_read_back_as_it_was(key: str, user: str, name: str, texts: d
 def test_no_two_ids_share_a_name(keys: list[str]) -> None:
     """Else one job would be taken for another."""
     assert names.object_name(keys[0]) != names.object_name(keys[1])
+
+
+@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
+def test_a_selector_is_made_of_hashes_alone(user: str, name: str, key: str, value: str) -> None:
+    """Whatever is asked for, it narrows: a comma, an operator or a bracket in it selects nothing else."""
+    term = rf"({names.USER}|{names.NAME}|label\.gridweave\.io/[a-z2-7]{{26}})=[a-z2-7]{{26}}"
+    assert re.fullmatch(f"{term},{term},{term}", names.selector(JobFilter(user, labels={key: value}, name=name)))
 
 
 def test_a_hash_for_a_name_is_no_id_of_another(store: KubeWorkloads) -> None:

@@ -58,6 +58,8 @@ MAY = {
         "gridweavenodes": READ | {"create", "update", "delete"},
         "gridweavetariffs": READ | {"create"},
         "gridweaveepochs": {"get", "create", "update"},
+        "leases": {"create"},
+        "leases:gridweave-scheduler": {"get", "update"},
     },
     "reaper": {"gridweavejobs": READ | {"delete", "patch"}},
 }
