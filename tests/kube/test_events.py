@@ -18,7 +18,7 @@ from adapters.k8s.workloads import KubeWorkloads
 from ports import lifecycle
 from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Instant, Mib, Rate, Span
-from ports.workloads import FUNDED, RESULT_STORED, ConditionStatus, Exit, ExitKind, Job, Slot
+from ports.workloads import FUNDED, RESULT_STORED, ConditionStatus, Exit, ExitKind, Job, Phase, Slot
 from tests.contract.samples import a_job, counted
 from tests.kube.plane import MANIFESTS, Plane
 
@@ -119,7 +119,7 @@ def test_an_api_that_is_away_holds_nobody_up(tmp_path: Any) -> None:
 def test_what_is_told_of_money() -> None:
     """A refusal and a debt are warnings; what is not billed is not spoken of."""
     job = a_job("job-1")
-    job = evolve(job, status=lifecycle.closing(lifecycle.allocated(job, SLOTS, 1, PRICE, Instant(1)), lifecycle.Phase.FAILED, "MaxRuntime"))
+    job = evolve(job, status=lifecycle.closing(lifecycle.allocated(job, SLOTS, 1, PRICE, Instant(1)), Phase.FAILED, "MaxRuntime"))
     refused = job.status.with_condition(FUNDED, ConditionStatus.FALSE, Instant(2), "CannotAfford", "a secret of the user")
     free = evolve(job, spec=evolve(job.spec, billed=False))
     for was, status, expected in (
