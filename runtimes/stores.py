@@ -38,10 +38,10 @@ class Stores:
     leadership: Leadership
 
 
-def open_stores(settings: Settings, folder: Path, opened: ExitStack) -> Stores:
-    """What is opened is closed by `opened`. Raises Refused, Unavailable."""
+def open_stores(settings: Settings, folder: Path, opened: ExitStack, tells: bool = False) -> Stores:
+    """What is opened is closed by `opened`. tells: whether events of Kubernetes are written. Raises Refused, Unavailable."""
     if settings.store is Store.KUBERNETES:
-        return _on_kubernetes(settings, opened)
+        return _on_kubernetes(settings, opened, tells)
     if settings.store is Store.PROXIED:
         return _by_control_service(settings, opened)
     database = open_gridweave(folder)
@@ -52,9 +52,10 @@ def open_stores(settings: Settings, folder: Path, opened: ExitStack) -> Stores:
     return Stores(workloads, SqliteNodes(database), SqliteTariffs(database), SqliteEpochs(database), leadership)
 
 
-def _on_kubernetes(settings: Settings, opened: ExitStack) -> Stores:
+def _on_kubernetes(settings: Settings, opened: ExitStack, tells: bool) -> Stores:
     from adapters.k8s.client import connect  # half a second to import: only where it is used
     from adapters.k8s.epochs import KubeEpochs
+    from adapters.k8s.events import KubeEvents
     from adapters.k8s.leadership import LeaseLeadership, Pace
     from adapters.k8s.nodes import KubeNodes
     from adapters.k8s.tariffs import KubeTariffs
@@ -62,12 +63,14 @@ def _on_kubernetes(settings: Settings, opened: ExitStack) -> Stores:
 
     client = connect(settings.kuberay_namespace)
     opened.callback(client.close)
-    points = Failpoints.read(os.environ)
+    points, identity = Failpoints.read(os.environ), _identity()
     if points is not None:
         client = evolve(client, passing=points.wrapped)
-    workloads = KubeWorkloads(client)
+    events = KubeEvents(client, identity)
+    opened.callback(events.close)
+    workloads = KubeWorkloads(client, tell=events.tell if tells else None)
     opened.callback(workloads.close)
-    leadership = LeaseLeadership(client, _identity(), pace=Pace.of(settings.lease))
+    leadership = LeaseLeadership(client, identity, pace=Pace.of(settings.lease))
     return Stores(workloads, KubeNodes(client), KubeTariffs(client), KubeEpochs(client), leadership)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from attrs import frozen
 from kubernetes import config
-from kubernetes.client import ApiClient, Configuration, CoordinationV1Api, CustomObjectsApi
+from kubernetes.client import ApiClient, Configuration, CoordinationV1Api, CustomObjectsApi, EventsV1Api
 from kubernetes.config.config_exception import ConfigException
 
 from ports.errors import Refused
@@ -43,6 +43,10 @@ class KubeClient:
 
     def _passing(self, made: T, name: str) -> T:
         return made if self.passing is None else cast(T, self.passing(made, name))
+
+    @property
+    def events(self) -> EventsV1Api:
+        return EventsV1Api(self.api)
 
     def close(self) -> None:
         self.api.rest_client.pool_manager.clear()

@@ -28,7 +28,17 @@ def test_a_job_runs_and_kubectl_tells_of_it(house: KubeHouse) -> None:
     assert 49 == job.result()
     form = json.loads(house.kubectl("get", "gwj", job.id, "-o", "json"))
     assert ("Completed", "org-big:0") == (form["status"]["phase"], form["status"]["where"])
-    assert {"Charged", "Funded", "HoldVoided", "ResultStored"} == {each["type"] for each in form["status"]["conditions"]}
+    said = {each["type"] for each in form["status"]["conditions"]}
+    assert {"Allocated", "Charged", "Completed", "Funded", "HoldVoided", "ResultStored", "Running"} == said
+    told = until(lambda: events_of(house, job.id, "Charged", "Completed"), "the scheduler has told of its end")
+    for expected in ("Placed", "Started", "Ended"):
+        assert expected in told
+
+
+def events_of(house: KubeHouse, job: str, *words: str) -> str:
+    """What kubectl describe shows of its events, once those words are among them."""
+    told = house.kubectl("describe", "gwj", job).partition("Events:")[2]
+    return told if all(word in told for word in words) else ""
 
 
 def test_deleting_a_running_jobs_object_cancels_and_charges_it(house: KubeHouse) -> None:

@@ -6,7 +6,9 @@ import base64
 import json
 import re
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import httpx
@@ -16,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client import CoreV1Api
 
-from adapters.k8s import names
+from adapters.k8s import feed, names
 from adapters.k8s.client import KubeClient, connect
+from adapters.k8s.epochs import KubeEpochs
 from adapters.k8s.mapping import job_object, job_of, status_form
 from adapters.k8s.objects import Objects
 from adapters.k8s.workloads import PLURAL, KubeWorkloads
@@ -193,6 +196,50 @@ def test_a_page_asks_for_no_more_than_a_page(store: KubeWorkloads, client: KubeC
     small._objects = Counting(client, PLURAL, 5)
     assert ["job-11", "job-10", "job-09"] == [job.id for job in small.list(limit=3).jobs]
     assert [5, 5, 2] == sizes
+
+
+def test_the_memory_of_a_list_is_bounded_by_the_page(client: KubeClient) -> None:
+    """`gridweave ps` of a house with ten thousand jobs must not be what ends a gateway."""
+    with closing(KubeWorkloads(client, page=20)) as store, ThreadPoolExecutor(8) as pool:
+
+        def create(number: int) -> Job:
+            job = a_job(f"job-{number:04}", at=number)
+            return store.create(evolve(job, spec=evolve(job.spec, env=Environment(env_vars={"DATA": "x" * 4_000}))))
+
+        peaks = []
+        for numbers in (range(60), range(60, 480)):
+            list(pool.map(create, numbers))
+            peaks.append(min(peak(lambda: store.list(limit=5)) for _ in range(3)))
+        assert peaks[1] < peaks[0] * 1.5  # of eight times as many
+
+
+def peak(act: Callable[[], object]) -> int:
+    """Bytes that it holds at most."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_bookmark_moves_a_quiet_follower_on(client: KubeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who follows a kind that nobody changes would come back with a version that the server has forgotten."""
+    monkeypatch.setattr(feed, "CONNECTION_S", (4, 5))
+    with closing(KubeWorkloads(client)) as store:
+        cursor = store.changes("").cursor
+        made = store.create(a_job("job-1"))
+        assert [made] == list(store.changes(cursor, Span(10_000)).jobs)
+        for number in range(3):
+            KubeEpochs(client).raise_to(number + 1, number)
+        for _ in range(300):
+            if store.feed._at > int(made.version):
+                break
+            store.feed.now()
+            time.sleep(0.1)
+        assert store.feed._at > int(made.version)
+        other = store.create(a_job("job-2"))
+        assert [other] == list(store.changes(made.version, Span(10_000)).jobs)
 
 
 @pytest.fixture

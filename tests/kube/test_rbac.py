@@ -44,6 +44,7 @@ MAY = {
         "gridweaveepochs": {"get", "create", "update"},
         "leases": {"create"},
         "leases:gridweave-scheduler": {"get", "update"},
+        "events": {"create"},
     },
     "biller": {
         **dict.fromkeys(("gridweavejobs", "gridweaveendpoints", "gridweavenodes", "gridweavetariffs"), READ),
