@@ -69,13 +69,16 @@ class Victim(Protocol):
 
 @define
 class Walk:
-    """victim: None: the rig's gateway. sent: kinds of jobs. meanwhile: done when it was killed, before its next life."""
+    """victim: None: the rig's gateway. sent: kinds of jobs. meanwhile: done when it was killed, before its next life. strict: a point
+    that is not reached is a failure; else it is only noted in `missed`, for calls that come about by chance."""
 
     rig: Rig
     folder: Path
     victim: Victim | None = None
     sent: tuple[str, ...] = ALL
     meanwhile: Callable[[], object] = _nothing
+    strict: bool = True
+    missed: list[str] = field(factory=list, init=False)
     _serial: int = field(default=0, init=False)
 
     def record(self) -> list[str]:
@@ -116,8 +119,9 @@ class Walk:
             if log.exists() and f"!{point}" in log.read_text().split():
                 return
             time.sleep(0.05)
-        if not any(part in point for part in SOMETIMES):
+        if self.strict and not any(part in point for part in SOMETIMES):
             raise AssertionError(f"{point} was not reached")
+        self.missed.append(point)
 
     def _restart(self, settings: dict[str, str]) -> None:
         victim = self.victim or self.rig.gateway
