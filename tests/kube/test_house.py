@@ -122,7 +122,8 @@ def test_two_billers_at_once_post_once(house: KubeHouse) -> None:
     balance = user.balance()
     while user.balance() == balance:
         both = [house.biller() for _ in range(2)]
-        assert [0, 0] == [each.wait(120) for each in both], [each.communicate()[1] for each in both]
+        said = [each.communicate(timeout=120)[1] for each in both]
+        assert [0, 0] == [each.returncode for each in both], said
     user.release(held)
     status = held.status()
     assert cost(status, 8) == charged(status)
