@@ -172,7 +172,8 @@ class KubeHouse:
     def biller(self, **settings: str) -> subprocess.Popen[str]:
         one = self.schedulers[0]
         mine = {"KUBECONFIG": self.kubeconfigs["biller"], **settings}
-        env = {**os.environ, "PYTHONPATH": SOURCES, "STATE_DIR": str(one.state), **one.settings, **mine}
+        common = {name: value for name, value in one.settings.items() if name not in (FAILPOINT, LOG)}
+        env = {**os.environ, "PYTHONPATH": SOURCES, "STATE_DIR": str(one.state), **common, **mine}
         command = [sys.executable, "-m", "runtimes.batch", "bill"]
         return subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
