@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from core.arrears import owe
 from core.house import House
 from core.names import upload_key
 from ports.blobs import INPUTS, input_key
 from ports.credits import HoldState, user_account
-from ports.errors import CannotAfford, Conflict, Invalid, NotFound, Refused
+from ports.errors import CannotAfford, Conflict, Invalid, NotFound, Refused, Unavailable
 from ports.workloads import FUNDED, BlobRef, Condition, ConditionStatus, Job
 
 
@@ -28,6 +29,8 @@ def fund(house: House, job: Job) -> Job:
     if condition.status is ConditionStatus.FALSE:
         withdraw(house, job)
         raise _refusal(condition)
+    if job.leaving:
+        return _refuse(house, job, Invalid("Its object was deleted before it was funded.", "", "Submit it again."))
     try:
         _authorise(house, job)  # first: who can't pay leaves no bytes behind
         stage_inputs(house, job)
@@ -105,7 +108,7 @@ def withdraw(house: House, job: Job) -> None:
     so nothing of it is touched after that.
     """
     if job.spec.billed:
-        house.credits.void(job.uid)
+        _give_back(house, job)
     found = house.workloads.get(job.id)
     if found is None or found.uid != job.uid:
         return
@@ -115,6 +118,16 @@ def withdraw(house: House, job: Job) -> None:
         house.workloads.delete(found)
     except Conflict:
         return  # another one is at it, and finishes it the same way
+
+
+def _give_back(house: House, job: Job) -> None:
+    """Its hold, if there is one; of an object that was deleted meanwhile it may be owed instead."""
+    try:
+        house.credits.void(job.uid)
+    except Unavailable:
+        if not job.leaving:
+            raise
+        owe(house, job)
 
 
 def _mark(house: House, job: Job, status: ConditionStatus, reason: str, message: str = "") -> Job:

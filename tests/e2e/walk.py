@@ -1,15 +1,17 @@
-"""A walk over the failpoints of a gateway: which there are, and a SIGKILL at each, with jobs on their way.
+"""A walk over the failpoints of a process: which there are, and a SIGKILL at each, with jobs on their way.
 
-The gateway that dies at one point is followed by the one that will die at the next, so that what a crash leaves behind is
-taken up by a process that crashes too. Every few points one lives on, and everything must be in order.
+The process (a gateway, unless another is named) that dies at one point is followed by the one that will die at the next, so
+that what a crash leaves behind is taken up by a process that crashes too. Every few points one lives on, and everything must
+be in order.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from attrs import define, field
 
@@ -23,6 +25,7 @@ ROUND = 12  # points from one look at everything to the next
 
 NEEDED = {
     ".delete": "refused",
+    "_unhold": "refused",
     "_refuse": "refused",
     "agent.kill": "cancelled",
     "<jobs.cancel": "cancelled",
@@ -32,12 +35,14 @@ NEEDED = {
 
 SOMETIMES = ("_say_waiting",)  # a job that comes before the nodes have been heard is told to wait; one that comes later is not
 
-SOMETIMES = ("_say_waiting",)  # a job that comes before the nodes have been heard is told to wait; one that comes later is not
-
 
 def kinds(point: str) -> tuple[str, ...]:
     """The jobs without which that point is not reached, and one more."""
     return ("returns", *dict.fromkeys(kind for part, kind in NEEDED.items() if part in point))
+
+
+def _nothing() -> None:
+    return
 
 
 @contextmanager
@@ -54,10 +59,23 @@ def restarts(rig: Rig) -> Iterator[None]:
         rig.gateway.ready()
 
 
+class Victim(Protocol):
+    settings: Mapping[str, str]
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
 @define
 class Walk:
+    """victim: None: the rig's gateway. sent: kinds of jobs. meanwhile: done when it was killed, before its next life."""
+
     rig: Rig
     folder: Path
+    victim: Victim | None = None
+    sent: tuple[str, ...] = ALL
+    meanwhile: Callable[[], object] = _nothing
     _serial: int = field(default=0, init=False)
 
     def record(self) -> list[str]:
@@ -65,7 +83,7 @@ class Walk:
         log = self.folder / "calls"
         self._restart({LOG: str(log)})
         volleys = self._volleys()
-        volleys.fire(*ALL)
+        volleys.fire(*self.sent)
         volleys.join()
         time.sleep(1.1)  # a round that has something to forget
         calls = sorted(set(log.read_text().split()))
@@ -80,7 +98,7 @@ class Walk:
             volleys = self._volleys()
             try:
                 for point in batch:
-                    self._die(point, volleys, ALL if point is batch[0] else kinds(point))
+                    self._die(point, volleys, self.sent if point is batch[0] else kinds(point))
                 self._restart({})
                 volleys.join()
                 volleys.check()
@@ -102,11 +120,12 @@ class Walk:
             raise AssertionError(f"{point} was not reached")
 
     def _restart(self, settings: dict[str, str]) -> None:
-        rig = self.rig
-        rig.gateway.kill()
-        kept = {name: value for name, value in rig.gateway.settings.items() if name not in (FAILPOINT, LOG)}
-        rig.gateway.settings = {**kept, **settings}
-        rig.gateway.start()
+        victim = self.victim or self.rig.gateway
+        victim.kill()
+        self.meanwhile()
+        kept = {name: value for name, value in victim.settings.items() if name not in (FAILPOINT, LOG)}
+        victim.settings = {**kept, **settings}
+        victim.start()
 
     def _volleys(self) -> Volleys:
         self._serial += 1
