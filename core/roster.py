@@ -65,13 +65,9 @@ class Roster:
         self.capacity = VramLedger()
 
     def load(self) -> None:
-        """Take up all records; until a node answers, its GPUs are known but offer nothing."""
+        """Take up all records; until a node answers, its GPUs are known but offer nothing. Raises StaleEpoch."""
         for record in self._records.list():
-            node = self._nodes[record.name] = Node(record, record)
-            self._remember_ran(node, record)
-            self._fit(node)
-            for each in record.status.quarantine:
-                self._ledger.quarantine(RunId.parse(each.run), [Slot(record.name, each.gpu, each.mib)])
+            self._fit(self._take_up(record))
 
     def expect(self, name: str) -> Node:
         """That node, known or not: something is placed there."""
@@ -131,7 +127,7 @@ class Roster:
         for stored in self._records.list():
             node = self._nodes.get(stored.name)
             if node is None:
-                node = self._nodes[stored.name] = Node(stored, stored)
+                node = self._take_up(stored)
                 changed.add(stored.name)
             elif node.saved.version != stored.version:
                 if node.record.spec != stored.spec:
@@ -251,10 +247,23 @@ class Roster:
             node.record = node.saved
             return
 
+    def _take_up(self, stored: NodeRecord) -> Node:
+        """The record of a node that this term has not heard of: all that it says is kept."""
+        self._own(stored)
+        node = self._nodes[stored.name] = Node(stored, stored)
+        self._remember_ran(node, stored)
+        for each in stored.status.quarantine:
+            self._ledger.quarantine(RunId.parse(each.run), [Slot(stored.name, each.gpu, each.mib)])
+        return node
+
+    def _own(self, stored: NodeRecord) -> None:
+        """Raises StaleEpoch if a newer term has written it: this one writes no more."""
+        if stored.status.epoch > self._epoch:
+            raise StaleEpoch(f"The record of {stored.name} was written by a newer term.", newest=stored.status.epoch)
+
     def _meet(self, node: Node, stored: NodeRecord) -> None:
         """Somebody else has written the record: an operator its spec, or another term its status."""
-        if stored.status.epoch > self._epoch:
-            raise StaleEpoch(f"The record of {node.name} was written by a newer term.", newest=stored.status.epoch)
+        self._own(stored)
         known = {each.run for each in (*node.saved.status.quarantine, *node.record.status.quarantine)}
         late = tuple(each for each in stored.status.quarantine if each.run not in known)
         for each in late:

@@ -73,14 +73,16 @@ def the_object_is_sound(world: World, job: Job) -> None:
     status = job.status
     live = [run for run in status.runs if run.state is not RunState.ENDED]
     demand(len(live) <= 1 and all(run.id == status.runs[-1].id for run in live), f"{job.id} has several live runs")
-    demand(bool(live) == (status.phase in (Phase.ALLOCATED, Phase.RUNNING)), f"{job.id} is {status.phase} with live runs {live}")
+    held = [run.id.attempt for run in live]
+    demand(bool(live) == (status.phase in (Phase.ALLOCATED, Phase.RUNNING)), f"{job.id} is {status.phase} with live attempts {held}")
     if job.uid in world.cancelled:
         demand(status.cancel is not None, f"{job.id} was cancelled, and its flag is gone")
     if status.runs:
         demand(status.holds(FUNDED), f"{job.id} was placed and is not funded")
     for run in status.runs:
-        started = any(world.truth.starts[run.id, slot.node] for slot in run.placement)
-        demand(not started or run.state is not RunState.BOOKED, f"{run.id} was started and is stored as {run.state}")
+        if run.state is RunState.BOOKED:
+            started = any((run.id, slot.node) in world.truth.starts for slot in run.placement)
+            demand(not started, f"{run.id} was started and is stored as {run.state}")
 
 
 def what_has_ended_is_settled(world: World, job: Job) -> None:

@@ -307,6 +307,24 @@ def test_a_predecessor_writes_no_node_record_over_a_newer_terms() -> None:
     assert before == stage.records.get("n0")
 
 
+def test_a_predecessor_that_never_heard_of_a_node_leaves_its_record_alone() -> None:
+    """It would erase how long a run has run there; a third term would then bill a lost run less than was charged."""
+    stage = Stage(started=False)
+    stage._begin()
+    old = stage.term
+    stage._takeover(Action("takeover"))
+    stage.rounds()
+    job = stage.running()
+    stage.rounds(ms=60_000)
+    stage._tick(Action("tick"))
+    with pytest.raises(StaleEpoch):
+        old.scheduler.round()
+    stage.machines["n0"].power_off()
+    stage._takeover(Action("takeover"))
+    stage.rounds(30, ms=4_000)
+    assert Span(60_000) == stage.job(job).status.runs[0].ran
+
+
 def test_a_scheduler_that_slept_itself_gives_up_no_run() -> None:
     """Two minutes in which it asked nobody prove nothing about a node."""
     stage = Stage()

@@ -232,6 +232,32 @@ def test_a_record_that_a_newer_term_has_written_ends_this_one() -> None:
         first.roster.refresh_specs()
 
 
+def test_a_term_that_never_heard_of_a_node_takes_up_what_its_record_says() -> None:
+    """A node that joined late: the running times that were charged, and what may still hold VRAM, are in its record only."""
+    crew = Crew()
+    status = NodeStatus(
+        NodeState.READY, owner="org", gpus=(GPU,), quarantine=(Quarantine(str(RUN), 0, Mib(60)),), ran={str(OTHER): Span(9)}
+    )
+    crew.records.put_status(NodeRecord("n1", NodeSpec(), status))
+    crew.roster.refresh_specs()
+    crew.roster.save_all(Span(60_000))
+    assert {str(OTHER): Span(9)} == crew.stored().status.ran
+    assert [str(RUN)] == list(map(str, crew.ledger.quarantined()))
+
+
+def test_a_predecessor_ends_at_the_record_of_a_node_that_it_never_heard_of() -> None:
+    """It would write what it does not know over what its successor does: a lost run would be billed less than was charged."""
+    first = Crew(1)
+    second = Crew(2, first.records)
+    second.roster.up(seen(), hello(RunReport(RUN, ReportState.RUNNING, Span(9), True)), "http://n1")
+    second.roster.save_all(Span(60_000))
+    with pytest.raises(StaleEpoch):
+        first.roster.refresh_specs()
+    assert {str(RUN): Span(9)} == second.stored().status.ran
+    with pytest.raises(StaleEpoch):
+        Crew(1, first.records)
+
+
 def test_what_a_predecessor_noted_late_is_taken_over() -> None:
     """It paused before it wrote the quarantine of a lost run, and the successor has read the record before that."""
     first = Crew(1)
