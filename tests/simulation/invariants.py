@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from core.charges import cost, totals
+from ports.blobs import input_key
 from ports.credits import user_account
 from ports.units import Credits, Span
 from ports.workloads import FUNDED, TERMINAL, ExitKind, Job, Phase, Run, RunState
@@ -28,6 +29,8 @@ def check(world: World) -> None:
         the_object_is_sound(world, job)
         if job.status.phase in TERMINAL:
             what_has_ended_is_settled(world, job)
+        elif job.status.holds(FUNDED):
+            its_inputs_are_there(world, job)
     holds_belong_to_what_lives(world)
     the_ledger_adds_up(world)
     what_is_booked_lives(world)
@@ -83,6 +86,12 @@ def the_object_is_sound(world: World, job: Job) -> None:
         if run.state is RunState.BOOKED:
             started = any((run.id, slot.node) in world.truth.starts for slot in run.placement)
             demand(not started, f"{run.id} was started and is stored as {run.state}")
+
+
+def its_inputs_are_there(world: World, job: Job) -> None:
+    """From its funding to its end: its nodes fetch them, once for each attempt."""
+    gone = [name for name in ("function", "args") if world.blobs.stat(input_key(job.id, job.uid, name)) is None]
+    demand(not gone, f"{job.id} is funded, and its inputs are gone: {gone}")
 
 
 def what_has_ended_is_settled(world: World, job: Job) -> None:

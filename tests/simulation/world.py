@@ -468,6 +468,21 @@ class World:
         self.jobs.delete(job)
         return job.id
 
+    def _amend(self, action: Action) -> str:
+        """What was refused before need not be now, and the other way round: credits are bought, uploads made and swept."""
+        user = USERS[action.a % len(USERS)][0].user
+        upload = upload_key(user, digest(NEVER_UPLOADED))
+        if action.b % 3 == 0:
+            self.keys += 1
+            lines = {user_account(user): Credits(2_000_000), ISSUE: Credits(-2_000_000)}
+            self.money.post(f"top-up-{self.keys}", "grant", lines)
+            return f"{user} buys credits"
+        if action.b % 3 == 1:
+            self.blobs.put(upload, [NEVER_UPLOADED])
+            return f"{user} uploads what was missing"
+        self.blobs.delete(upload)
+        return f"an upload of {user} is swept"
+
     # ------------------------------------------------------------ afterwards
 
     def calm(self) -> None:
