@@ -38,7 +38,7 @@ def fund(house: House, job: Job) -> Job:
 
 
 def stage_inputs(house: House, job: Job) -> None:
-    """Put the uploads that the spec names where only this object has its inputs. Raises Invalid if one was never uploaded or has expired."""
+    """Put the uploads that the spec names where this very object has its inputs. Raises Invalid if one is not there any more."""
     spec = job.spec
     named = dict(zip(INPUTS, (spec.function, spec.args, spec.code, spec.env.working_dir), strict=True))
     for name, blob in named.items():

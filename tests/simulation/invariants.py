@@ -74,24 +74,28 @@ def holds_belong_to_what_lives(world: World) -> None:
 
 def the_object_is_sound(world: World, job: Job) -> None:
     status = job.status
+    if status.phase is Phase.ALLOCATED:
+        for run in status.runs:
+            started = run.state is RunState.BOOKED and any((run.id, slot.node) in world.truth.starts for slot in run.placement)
+            demand(not started, f"{run.id} was started and is stored as {run.state}")
+    if job.uid in world.cancelled:
+        demand(status.cancel is not None, f"{job.id} was cancelled, and its flag is gone")
+    key = (job.uid, job.version)
+    if key in world.sound:  # what follows is of the object alone
+        return
+    world.sound.add(key)
     live = [run for run in status.runs if run.state is not RunState.ENDED]
     demand(len(live) <= 1 and all(run.id == status.runs[-1].id for run in live), f"{job.id} has several live runs")
     held = [run.id.attempt for run in live]
     demand(bool(live) == (status.phase in (Phase.ALLOCATED, Phase.RUNNING)), f"{job.id} is {status.phase} with live attempts {held}")
-    if job.uid in world.cancelled:
-        demand(status.cancel is not None, f"{job.id} was cancelled, and its flag is gone")
     if status.runs:
         demand(status.holds(FUNDED), f"{job.id} was placed and is not funded")
-    for run in status.runs:
-        if run.state is RunState.BOOKED:
-            started = any((run.id, slot.node) in world.truth.starts for slot in run.placement)
-            demand(not started, f"{run.id} was started and is stored as {run.state}")
 
 
 def its_inputs_are_there(world: World, job: Job) -> None:
     """From its funding to its end: its nodes fetch them, once for each attempt."""
-    gone = [name for name in ("function", "args") if world.blobs.stat(input_key(job.id, job.uid, name)) is None]
-    demand(not gone, f"{job.id} is funded, and its inputs are gone: {gone}")
+    for name in ("function", "args"):
+        demand(input_key(job.id, job.uid, name) in world.blobs._blobs, f"{job.id} is funded, and its {name} is gone")
 
 
 def what_has_ended_is_settled(world: World, job: Job) -> None:

@@ -113,6 +113,7 @@ class World:
         self.newest = 0
         self.steps = 0
         self.cancelled: set[str] = set()  # uids of jobs whose users were told that they will be cancelled
+        self.sound: set[tuple[str, str]] = set()  # objects, by uid and version, that were looked at
         self.settled: set[tuple[str, str]] = set()  # ended jobs that were looked at
 
     # ------------------------------------------------------------ one step
