@@ -307,6 +307,23 @@ def test_a_predecessor_writes_no_node_record_over_a_newer_terms() -> None:
     assert before == stage.records.get("n0")
 
 
+def test_rounds_of_cron_give_up_a_silent_node_as_a_standing_scheduler_does() -> None:
+    """Each lasts for some seconds and remembers nothing that is not stored."""
+    stage = Stage()
+    job = stage.running()
+    stage.machines["n0"].power_off()
+    for rounds in range(1, 12):
+        stage._takeover(Action("takeover"))
+        stage.rounds(16, ms=1_000)
+        if stage.phase(job) is not Phase.RUNNING:
+            break
+    assert 6 < rounds < 10
+    stage.rounds(3, ms=1_000)
+    ended = stage.job(job).status
+    assert (Phase.FAILED, "RunnerLost") == (ended.phase, ended.reason)
+    assert [f"{job}/1"] == stage.quarantined("n0")
+
+
 def test_a_predecessor_that_never_heard_of_a_node_leaves_its_record_alone() -> None:
     """It would erase how long a run has run there; a third term would then bill a lost run less than was charged."""
     stage = Stage(started=False)

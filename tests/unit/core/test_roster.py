@@ -122,6 +122,51 @@ def test_a_node_that_answers_again_has_not_been_silent() -> None:
     assert Span(0) == crew.roster.view("n1", RUN).silent
 
 
+def short_term(epoch: int, records: MemoryNodes, seconds: int) -> Crew:
+    """One round of cron: it asks the node in vain for so long."""
+    crew = Crew(epoch, records)
+    crew.roster.down("n1", "no answer")
+    for _ in range(seconds):
+        crew.wait(1)
+        crew.roster.save_all(crew.now)
+    return crew
+
+
+def test_many_short_terms_give_up_a_silent_node_as_a_long_one_does() -> None:
+    """A scheduler that runs by cron would wait for it for ever."""
+    first = Crew()
+    first.roster.up(seen(), hello(), "")
+    first.roster.save_all(first.now)
+    for epoch in range(2, 9):
+        assert LOST_AFTER >= short_term(epoch, first.records, 15).roster.view("n1", RUN).silent
+    assert LOST_AFTER < short_term(9, first.records, 15).roster.view("n1", RUN).silent
+    short_term(10, first.records, 15)
+    before = first.stored()
+    short_term(11, first.records, 15)
+    assert before == first.stored(), "a silence that says enough is written no more"
+
+
+def test_a_silence_that_was_noted_counts_only_for_who_asks_in_vain_too() -> None:
+    """The node may have come back since, while nobody scheduled."""
+    first = Crew()
+    first.roster.up(seen(), hello(), "")
+    first.roster.save_all(first.now)
+    short_term(2, first.records, 85)
+    late = Crew(3, first.records)
+    late.wait(30)
+    assert Span(30_000) == late.roster.view("n1", RUN).silent
+    late.roster.listed({"n1"})
+    assert Span(30_000) == late.roster.view("n1", RUN).silent
+    late.roster.listed(set())
+    assert LOST_AFTER < late.roster.view("n1", RUN).silent
+    late.roster.up(seen(), hello(), "")
+    late.roster.save_all(late.now)
+    assert Span(0) == late.stored().status.silent
+    late.roster.down("n1", "no answer")
+    late.wait(20)
+    assert Span(20_000) > late.roster.view("n1", RUN).silent
+
+
 def test_a_lost_node_is_not_counted_on_and_counts_again_when_it_is_back() -> None:
     """Jobs wait for a node that restarts, not for one that is gone."""
     crew = Crew()
