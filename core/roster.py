@@ -30,15 +30,16 @@ _ORDER = {ReportState.PREPARING: 0, ReportState.READY: 1, ReportState.RUNNING: 2
 
 @define
 class Node:
-    """record: as it should be stored. saved: as it is stored, to our knowledge. silent: for how long this term can't ask it;
-    before: for how long earlier ones could not. vain: this term has asked it, and got no answer."""
+    """record: as it should be stored. saved: as it is stored, to our knowledge. silent: for how long this term has not heard
+    it. vain: it was asked, and there was no answer. asked: for how long so. before: for how long so by earlier terms."""
 
     record: NodeRecord
     saved: NodeRecord
     answered: bool = False
     silent: Span = Span(0)
-    before: Span = Span(0)
     vain: bool = False
+    asked: Span = Span(0)
+    before: Span = Span(0)
     counting: bool = False  # its silence had begun by the last round
     label_owner: str = ""
     problem: str = ""
@@ -52,8 +53,9 @@ class Node:
 
     @property
     def silence(self) -> Span:
-        """For how long it can't be asked, altogether. What earlier terms have seen counts once this one sees it too."""
-        return self.silent + self.before if self.vain and self.silent > GRACE else self.silent
+        """For how long it was asked in vain: a term that can't ask anybody (its engine is away, say) proves nothing about a
+        node. What earlier terms have seen counts once this one sees it too."""
+        return self.asked + self.before if self.asked > GRACE else self.asked
 
 
 class Roster:
@@ -88,7 +90,7 @@ class Roster:
     def up(self, seen: ClusterNode, hello: Hello, address: str) -> Node:
         """Its agent has answered hello in this term: it can be asked, and has swept."""
         node = self.expect(seen.name)
-        node.answered, node.silent, node.before, node.vain, node.counting = True, Span(0), Span(0), False, False
+        node.answered, node.silent, node.vain, node.asked, node.before, node.counting = True, Span(0), False, Span(0), Span(0), False
         node.label_owner, node.problem = seen.owner, seen.problem
         node.reports = {report.run: report for report in hello.runs}
         for report in hello.runs:
@@ -109,14 +111,15 @@ class Roster:
     def down(self, name: str, why: str) -> None:
         """It can't be asked. What runs there may run on; what waits goes elsewhere. One never heard of is noted too."""
         node = self.expect(name)
-        node.answered, node.vain = False, True
+        node.answered = False
+        _asked_in_vain(node)
         self._judge(node, why)
 
     def listed(self, names: Collection[str]) -> None:
         """The cluster knows these nodes, and no others: of those nobody can ask anything."""
         for node in self._nodes.values():
             if not node.answered and node.name not in names:
-                node.vain = True
+                _asked_in_vain(node)
 
     def pass_time(self, now: Span) -> list[str]:
         """Count how long the silent ones have been silent; gives those that are lost, or count again, from now on."""
@@ -129,6 +132,7 @@ class Roster:
             own, before = node.silent, node.silence
             if node.counting:
                 node.silent += nap
+                node.asked += nap if node.vain else Span(0)
             node.counting = True
             if own <= GRACE < node.silent and node.record.status.state is NodeState.READY:
                 self._judge(node)
@@ -328,6 +332,11 @@ class Roster:
         counted = status.state in (NodeState.READY, NodeState.UNREACHABLE) and node.silence <= self._lost_after and not spec.drain
         _put(self._ledger, node, known, not offers)
         _put(self.capacity, node, known and counted, False)
+
+
+def _asked_in_vain(node: Node) -> None:
+    if not node.vain:
+        node.vain, node.counting = True, False  # its silence begins now
 
 
 def _put(ledger: VramLedger, node: Node, present: bool, drain: bool) -> None:

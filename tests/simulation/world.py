@@ -460,7 +460,9 @@ class World:
         return self._declare(NodeChange(machine.name, owner=machine.label_owner if action.b % 4 else ""))
 
     def _archive(self, action: Action) -> str:
-        """Retention: the object of an ended job goes, and its key with it."""
+        """Retention: the object of an ended job goes, and its key with it; long after, so that no request of its days is under way."""
+        if any(owner is None for owner, _ in self.paused) or any(what == "store.create" for what, _ in self.faults.late):
+            return "a request is under way"
         ended = [job for job in self.stored() if job.status.phase in TERMINAL]
         if not ended:
             return ""
