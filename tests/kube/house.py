@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -74,7 +74,8 @@ class Scheduler:
     def kill(self) -> None:
         """SIGKILL to every process of it, as a machine's end would."""
         assert self._process is not None
-        self.signal(signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> int:
@@ -226,9 +227,9 @@ def kube_house(plane: Plane, namespace: str, home: Path) -> Iterator[KubeHouse]:
     try:
         gateway.settings = {**gateway.settings, "RAY_HEAD_ADDRESS": ray.ensure()}
         gateway.start()
-        gateways.append(Gateway(gateway.state, {**gateway.settings, "GATEWAY_URL": gateway.url}))
+        gateways.append(Gateway(gateway.state, gateway.settings))
         gateways[1].start()
-        settings = {**gateways[1].settings, "KUBECONFIG": configs["scheduler"]}
+        settings = {**gateway.settings, "KUBECONFIG": configs["scheduler"], "GATEWAY_URL": gateways[1].url}  # the first one is killed most
         for name in ("first", "second"):
             schedulers.append(Scheduler(gateway.state, name, settings))
             schedulers[-1].start()
