@@ -47,14 +47,15 @@ def test_an_archived_job_is_listed_and_read_like_any_other(make: Make) -> None:
 
 def test_the_bill_of_an_archived_job_stays(make: Make) -> None:
     """The journal of money is never pruned, whatever becomes of the job."""
-    gateway = make(archive_after=Span(0))
+    gateway = make(archive_after=Span(0), credits_enabled=True)
     gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 20)
     job = an_archived(gateway)
     found = recall(gateway.house, job.id)
     assert found is not None
     gateway.house.credits.charge(final_charges(found))  # also when it comes late
-    postings = gateway.get("/v1/usage").json()["entries"]
-    assert [f"{job.id}/1"] == [each["run"] for each in postings]
+    _, charge = gateway.get("/v1/usage").json()["entries"]
+    assert ("charge", job.id, f"{job.id}/1", 1500) == tuple(charge[name] for name in ("kind", "job", "run", "ran_ms"))
 
 
 def test_another_users_archived_job_does_not_exist(make: Make) -> None:
