@@ -41,7 +41,9 @@ def points(calls: tuple[str, ...] | list[str]) -> list[str]:
 def test_a_gateway_may_die_at_any_request_to_the_store(house: KubeHouse, tmp_path: Path) -> None:
     """What it was about to write, or has written without a word to anybody, is finished by whoever comes next."""
     with billed(house, tmp_path), restarts(house.rig):
-        taken(Walk(house.rig, tmp_path, None, sent(), strict=not WHOLE), OF_A_GATEWAY)
+        walk = Walk(house.rig, tmp_path, sent=sent())
+        walk.die_at(points(walk.record() if WHOLE else OF_A_GATEWAY), 1 if WHOLE else ROUND)
+        all_but_few(walk)
 
 
 @pytest.mark.timeout(7200)
@@ -52,7 +54,9 @@ def test_a_scheduler_may_die_at_any_request_to_the_store(house: KubeHouse, tmp_p
     other.stop()
     try:
         with billed(house, tmp_path):
-            taken(Walk(house.rig, tmp_path, victim, sent(), house.forget_the_lease, strict=not WHOLE), OF_A_SCHEDULER)
+            walk = Walk(house.rig, tmp_path, victim, sent(), house.forget_the_lease)
+            walk.die_at(points(walk.record() if WHOLE else OF_A_SCHEDULER), 1 if WHOLE else ROUND)
+            all_but_few(walk)
     finally:
         victim.kill()
         victim.settings = common
@@ -60,14 +64,10 @@ def test_a_scheduler_may_die_at_any_request_to_the_store(house: KubeHouse, tmp_p
         other.start()
 
 
-def taken(walk: Walk, boundaries: tuple[str, ...]) -> None:
-    """Some calls come about by chance, as the answer to a conflict; those of the store's own boundaries always do."""
-    if not WHOLE:
-        walk.die_at(points(boundaries), ROUND)
-        return
-    walk.die_at(points(walk.record()), 1)
-    print("not met this time:", *walk.missed, sep="\n  ")
-    assert not set(points(boundaries)) & set(walk.missed)
+def all_but_few(walk: Walk) -> None:
+    """A point that was never come by has shown nothing. Some calls come about by chance, those of the store's boundaries never."""
+    assert len(walk.missed) <= (len(walk.died) // 10 if WHOLE else 0), walk.missed
+    assert not {*points(OF_A_GATEWAY), *points(OF_A_SCHEDULER)} & set(walk.missed)
 
 
 def sent() -> tuple[str, ...]:
