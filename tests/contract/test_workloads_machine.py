@@ -180,7 +180,7 @@ def test_sqlite_is_in_lock_step_with_the_model() -> None:
     run_state_machine_as_test(SqliteMachine, settings=settings(max_examples=settings().max_examples // 4, stateful_step_count=30))
 
 
-SMALL = {"page": 2, "kept": 3, "at_once": 2}  # lists have several pages, changes come in parts, readers fall behind
+PAGE, KEPT, AT_ONCE = 2, 3, 2  # lists have several pages, changes come in parts, readers fall behind
 
 
 class ThreeMachine(WorkloadsMachine):
@@ -199,8 +199,12 @@ class ThreeMachine(WorkloadsMachine):
         self.opened = ExitStack()
         database = self.opened.enter_context(closing(open_gridweave(Path(self.folder.name))))
         sqlite = self.opened.enter_context(closing(SqliteWorkloads(database, tombstones=3, at_once=2)))
-        self.kube = self.opened.enter_context(closing(KubeWorkloads(self.direct, **SMALL)))
-        self.stores = sqlite, self.kube, RemoteWorkloads(self.opened.enter_context(line_to(self.proxied, **SMALL)))
+        self.kube = self.opened.enter_context(closing(KubeWorkloads(self.direct, PAGE, KEPT, AT_ONCE)))
+        self.stores = (
+            sqlite,
+            self.kube,
+            RemoteWorkloads(self.opened.enter_context(line_to(self.proxied, page=PAGE, kept=KEPT, at_once=AT_ONCE))),
+        )
 
     @rule()
     def restart(self) -> None:

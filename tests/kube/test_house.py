@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -52,6 +53,24 @@ def test_deleting_a_running_jobs_object_cancels_and_charges_it(house: KubeHouse)
     account = user.client.account()
     assert "0.000000" == account["held"]
     assert user.balance() < Credits.parse("1000")
+
+
+def test_deleting_an_object_waits_for_no_credit_service(house: KubeHouse) -> None:
+    """Its finalizer goes while nothing can be charged; what it ran is charged when that can be done again, once."""
+    user = house.rig.user()
+    job = user.hold(vram="8GB")
+    user.running(job)
+    with closing(sqlite3.connect(house.rig.gateway.state / "credits.db", isolation_level=None)) as elsewhere:
+        elsewhere.execute("BEGIN IMMEDIATE")  # nobody else can post anything
+        house.kubectl("delete", "gwj", job.id, "--timeout=100s")
+        elsewhere.execute("ROLLBACK")
+    assert "0.000000" != user.client.account()["held"]
+    house.bill()
+    paid = user.balance()
+    assert paid < Credits.parse("1000")
+    house.bill()
+    assert ("0.000000", paid) == (user.client.account()["held"], user.balance())
+    house.sound()
 
 
 def test_a_job_outlives_the_scheduler_that_placed_it(house: KubeHouse) -> None:

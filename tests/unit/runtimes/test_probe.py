@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import httpx
 import pytest
 
@@ -12,6 +19,7 @@ from ports.units import Span
 from runtimes.batch import host as hosting
 from runtimes.batch.host import Host
 from runtimes.batch.probe import STUCK_AFTER, probe
+from tests.e2e.gateways import ROOT, SOURCES
 
 
 @pytest.mark.parametrize(("silent", "status", "said"), [(0, 200, "ok"), (STUCK_AFTER.ms - 1, 200, "ok"), (STUCK_AFTER.ms, 503, "stuck")])
@@ -75,3 +83,35 @@ class Steps(SystemClock):
 class House:
     def __init__(self, clock: Steps) -> None:
         self.clock = clock
+
+
+def test_a_scheduler_answers_while_its_engine_is_away(tmp_path: Path) -> None:
+    """The real program: a Ray that does not answer is no reason to start the scheduler anew."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {"STATE_DIR": str(tmp_path), "ADMIN_TOKEN": "admin-token-of-the-tests", "RAY_HEAD_ADDRESS": "127.0.0.1:1"}
+    env = {**os.environ, "PYTHONPATH": SOURCES, **settings, "PROBE_PORT": str(port)}
+    command = [sys.executable, "-m", "runtimes.batch", "schedule"]
+    with subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert "ok" == asked(process, f"http://127.0.0.1:{port}/readyz")["status"]
+            process.terminate()
+            assert 0 == process.wait(60)
+        finally:
+            process.kill()
+
+
+def asked(process: subprocess.Popen[bytes], url: str) -> dict[str, object]:
+    """What it says once it schedules; a bounded number of looks."""
+    with httpx.Client(trust_env=False) as client:
+        for _ in range(600):
+            assert process.poll() is None
+            try:
+                told: dict[str, object] = client.get(url).json()
+            except httpx.TransportError:
+                told = {}
+            if told.get("scheduling"):
+                return told
+            time.sleep(0.1)
+    raise AssertionError("it does not schedule")
