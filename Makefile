@@ -19,9 +19,11 @@ WORKERS ?= 2
 TESTS ?= tests
 SEED ?= 1
 STEPS ?= 20000
+JOBS ?= 50000
+BATCH ?= 1000
 TYPED := $(strip ports core adapters runtimes sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
-.PHONY: help venv demo test crash simulate simulate-long ledger-long soak check lint types walls format bench pins clean new-venv
+.PHONY: help venv demo test crash simulate simulate-long ledger-long hostile-long soak check lint types walls format bench pins clean new-venv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
@@ -63,8 +65,11 @@ ledger-long: $(INSTALLED) ## ten seeds of a million random operations on the led
 	@LEDGER_STEPS=1000000 LEDGER_SEEDS=10 $(STEP) 'Ledger, ten seeds of a million operations' $(BIN)/python -m pytest -s --timeout=0 \
 	    -n $(WORKERS) tests/properties/test_ledger.py -k seeded
 
-soak: $(INSTALLED) ## 50,000 short jobs, and whether memory stays flat (about an hour)
-	@$(STEP) 'Soak' $(BIN)/python -m benchmarks.soak
+hostile-long: $(INSTALLED) ## what takes too long for every day: a gigabyte on one line of a log, a minute of pickling, a thousand last gigabytes
+	@$(STEP) 'Hostile, long' $(BIN)/python -m pytest -m slow tests/e2e/test_hostile.py tests/properties/test_fairness.py
+
+soak: $(INSTALLED) ## 50,000 short jobs, and whether memory stays flat (JOBS=2000 BATCH=200 for a short one; the whole takes about an hour)
+	@$(STEP) 'Soak, $(JOBS) jobs' $(BIN)/python -m benchmarks.soak --jobs $(JOBS) --batch $(BATCH)
 
 bench: $(INSTALLED) ## run every benchmark but the soak
 	@for each in $(filter-out soak,$(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))); do \
