@@ -287,8 +287,12 @@ def test_a_killed_head_takes_nothing_along(rig: Rig, tmp_path: Path) -> None:
     address = rig.ray.ensure()
     for name in (SMALL, ACME):
         rig.ray.add_node(NODES[name])
-    rig.gateway.settings = {**rig.gateway.settings, "RAY_HEAD_ADDRESS": address}
+    # A whole Ray has to start its agents first, which on a busy machine takes longer than a silent node is waited for.
+    rig.gateway.settings = {**rig.gateway.settings, "RAY_HEAD_ADDRESS": address, "NODE_LOST_SECONDS": "600"}
     rig.gateway.start()
+    rig.gateway.ready()
+    until(lambda: rig.all_ready(NODES), "three nodes ready")
+    assert waiting.job.status()["phase"] == "Running"
     waiting.lives_on()
 
 
