@@ -36,7 +36,7 @@ BURST = 1_000  # events folded before a round is taken
 
 @define
 class Term:
-    """keep: asked now and then; False ends the term."""
+    """keep: asked now and then; False ends the term. reached: when the cluster answered first, None as long as it has not."""
 
     house: House
     cluster: Cluster
@@ -45,6 +45,7 @@ class Term:
     at_least: int = 0
     pace: Pace = field(factory=Pace)
     newest: int = 0
+    reached: Span | None = field(default=None, init=False)
     _inbox: SimpleQueue[Event] = field(factory=SimpleQueue, init=False)
     _links: dict[str, NodeLink] = field(factory=dict, init=False)
     _stop: threading.Event = field(factory=threading.Event, init=False)
@@ -170,6 +171,7 @@ class Term:
         while not self._stop.is_set():
             try:
                 seen, answered = self.cluster.nodes(), True
+                self.reached = self.reached or self.house.clock.elapsed()
                 self._inbox.put(Listed(frozenset(node.name for node in seen if node.alive)))
             except Unavailable as error:
                 said = log.debug if error.detail == STARTING and not answered else log.warning
