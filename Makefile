@@ -58,8 +58,8 @@ crash: $(INSTALLED) ## SIGKILL the gateway at every call to a port, with jobs on
 simulate: $(INSTALLED) ## a whole cluster with faults, from one seed (SEED=7 STEPS=20000); a failure is shrunk and shown step by step
 	@$(STEP) 'Simulation, seed $(SEED)' $(BIN)/python -m tests.simulation --seed $(SEED) --steps $(STEPS)
 
-simulate-long: $(INSTALLED) ## ten seeds of a million steps (hours)
-	@$(STEP) 'Simulation, ten seeds of a million steps' $(BIN)/python -m tests.simulation --seed 1 --seeds 10 --steps 1000000
+simulate-long: $(INSTALLED) ## ten seeds of a million steps, WORKERS at a time (half an hour)
+	@$(STEP) 'Simulation, ten seeds of a million steps' $(BIN)/python -m tests.simulation --seed 1 --seeds 10 --steps 1000000 --at-once $(WORKERS)
 
 ledger-long: $(INSTALLED) ## ten seeds of a million random operations on the ledger (an hour or two)
 	@LEDGER_STEPS=1000000 LEDGER_SEEDS=10 $(STEP) 'Ledger, ten seeds of a million operations' $(BIN)/python -m pytest -s --timeout=0 \
