@@ -150,6 +150,16 @@ class Scheduler:
             self._settling[job_id] = self._house.clock.elapsed()
             self._suspect(job_id)
 
+    @property
+    def unfinished(self) -> int:
+        """How many jobs it looks after."""
+        return len(self._jobs)
+
+    def user(self, job_id: str) -> str:
+        """Whose job that is, "" if it is none of those."""
+        job = self._jobs.get(job_id)
+        return job.spec.user if job is not None else ""
+
     # ------------------------------------------------------------ a round
 
     def round(self) -> None:

@@ -22,7 +22,7 @@ from ports.errors import Conflict, GridweaveError, Refused, StaleEpoch, Unavaila
 from ports.leadership import Epochs
 from ports.units import Span
 from ports.workloads import Job
-from runtimes.batch.endings import note_end
+from runtimes.batch.endings import note_end, note_refusal
 from runtimes.batch.events import Answered, Changed, Deposed, Event, Listed, NodeDown, NodeUp, Reported, Settled
 from runtimes.batch.link import POLL, NodeLink
 
@@ -36,7 +36,7 @@ BURST = 1_000  # events folded before a round is taken
 
 @define
 class Term:
-    """keep: asked now and then; False ends the term."""
+    """keep: asked now and then; False ends the term. reached: when the cluster answered first, None as long as it has not."""
 
     house: House
     cluster: Cluster
@@ -45,6 +45,7 @@ class Term:
     at_least: int = 0
     pace: Pace = field(factory=Pace)
     newest: int = 0
+    reached: Span | None = field(default=None, init=False)
     _inbox: SimpleQueue[Event] = field(factory=SimpleQueue, init=False)
     _links: dict[str, NodeLink] = field(factory=dict, init=False)
     _stop: threading.Event = field(factory=threading.Event, init=False)
@@ -55,12 +56,14 @@ class Term:
 
     def run(self) -> None:
         """Until stopped, deposed or not kept. Raises Unavailable if it can't even begin."""
+        began = self.house.clock.elapsed()
         epoch = take_epoch(self.epochs, self.at_least)
         cursor = self.house.workloads.changes("").cursor
         with ThreadPoolExecutor(SETTLERS, "settle") as pool:
             scheduler = Scheduler(self.house, epoch, self._send, lambda job: self._settle(pool, job), self.pace)
             scheduler.boot()
-            log.info("scheduling", epoch=epoch)
+            took = self.house.clock.elapsed() - began
+            log.info("scheduling", epoch=epoch, unfinished=scheduler.unfinished, took_ms=took.ms)
             carriers = [
                 threading.Thread(target=self._watch_store, args=(cursor,), name="watch-store", daemon=True),
                 threading.Thread(target=self._watch_cluster, args=(epoch,), name="watch-cluster", daemon=True),
@@ -125,6 +128,8 @@ class Term:
             case Listed(names):
                 scheduler.listed(names)
             case Answered(name, command, answer):
+                if not answer.ok:
+                    note_refusal(name, command, answer, scheduler.user(command.run.workload))
                 scheduler.answered(name, command, answer)
             case Settled(job_id):
                 scheduler.settled(job_id)
@@ -166,6 +171,7 @@ class Term:
         while not self._stop.is_set():
             try:
                 seen, answered = self.cluster.nodes(), True
+                self.reached = self.reached or self.house.clock.elapsed()
                 self._inbox.put(Listed(frozenset(node.name for node in seen if node.alive)))
             except Unavailable as error:
                 said = log.debug if error.detail == STARTING and not answered else log.warning
