@@ -7,22 +7,21 @@ choices. Until it has heard enough, and for several GPUs of one node, best fit d
 - `residual_value`: the GPU on which the residual value rises least (`core.residual`). Packs tightest when more is asked for
   than there is; below that it spends large GPUs on small asks.
 - `scarcity`: likewise, but a size of GPU costs as much as it is scarce (`core.pressure`), and while there is room the
-  tighter GPU counts for more. `docs/decisions/0005-placement-policy.md` has the figures.
+  tighter GPU counts for more. `docs/decisions/0006-placement-policy.md` has the figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from core.buckets import Finder
+from core.ledger_state import GpuState
 from core.pressure import Pressure
 from core.residual import Residuals
+from core.shelves import Idles, Shelves
 from ports.workloads import Ask
-
-if TYPE_CHECKING:
-    from core.ledger_state import GpuState
 
 SCARCE = 0.1  # of a mean ask: the rise that makes up for a GPU of a scarce size
 SNUG = 0.06  # of a MiB: what one that is left free counts for while the fleet has room
@@ -70,8 +69,6 @@ class ResidualValue:
         self.costs: Mapping[int, float] = {}
 
     def finder(self, exclusive: bool) -> Finder[GpuState]:
-        from core.shelves import Idles, Shelves
-
         return Idles() if exclusive else Shelves(self)
 
     def fleet(self, mib_by_size: Mapping[int, int]) -> None:

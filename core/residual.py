@@ -25,12 +25,12 @@ Groups = Sequence[tuple[float, int]]  # ascending: rise, and the levels on which
 
 
 class Residuals:
-    """quantum: MiB per level. mean: MiB that an ask is for. Both change at a refresh only, and then `version` does.
+    """quantum: MiB per level. mean: MiB that an ask is for. Both change at a refresh only.
 
     snug: what a MiB left free on the chosen GPU counts for, on top of the rise; 0: the rise alone decides.
     """
 
-    __slots__ = ("_asks", "_counts", "_due", "_groups", "_since", "_value", "mean", "quantum", "snug", "version")
+    __slots__ = ("_asks", "_counts", "_due", "_groups", "_since", "_value", "mean", "quantum", "snug")
 
     def __init__(self) -> None:
         self._asks: deque[int] = deque()
@@ -38,7 +38,7 @@ class Residuals:
         self._due, self._since = FIRST, 0
         self._groups: dict[int, Groups] = {}
         self._value: list[float] = [0.0]
-        self.quantum, self.mean, self.snug, self.version = 1, 0.0, 0.0, 0
+        self.quantum, self.mean, self.snug = 1, 0.0, 0.0
 
     def size(self, largest: int) -> None:
         """The largest GPU has that many MiB."""
@@ -93,7 +93,6 @@ class Residuals:
         return [(key * step, masks[key] << need) for key in sorted(masks)]
 
     def _refresh(self) -> None:
-        self.version += 1
         self._groups.clear()
         if self._asks:
             self.mean = sum(mib * times for mib, times in self._counts.items()) / len(self._asks)

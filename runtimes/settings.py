@@ -137,7 +137,7 @@ class Settings:
         metadata=_about(read.seconds(1, 86_400), "A node that can't be asked for so long has lost what ran there."),
     )
     placement_policy: PlacementPolicy = attrs.field(
-        default=PlacementPolicy.SCARCITY,
+        default=PlacementPolicy.BEST_FIT,
         metadata=_about(
             read.choice(PlacementPolicy),
             "Which GPU an ask for one gets; scarcity and residual_value learn from what is asked, and are best_fit until they have.",

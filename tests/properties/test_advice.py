@@ -29,12 +29,11 @@ NODES = st.lists(
     max_size=3,
 )
 RUNS = st.lists(st.tuples(ASKS, POOLS, st.sampled_from([True, True, False])), max_size=6)
-Hardware = dict[tuple[str, int], tuple[str, str, int]]  # (node, GPU): owner, model, MiB
+At = tuple[str, int]  # node, GPU
+Hardware = dict[At, tuple[str, str, int]]  # owner, model, MiB
 
 
-def ways(
-    hardware: Hardware, free: dict[tuple[str, int], int], ask: Ask, pool: Pool, taken: frozenset[tuple[str, int]]
-) -> Iterator[Placement]:
+def ways(hardware: Hardware, free: dict[At, int], ask: Ask, pool: Pool, taken: frozenset[At]) -> Iterator[Placement]:
     """Every place of one worker."""
     fits = [
         at
@@ -50,9 +49,7 @@ def ways(
             yield tuple(Slot(*at, Mib(hardware[at][2]) if ask.exclusive else ask.mib) for at in chosen)
 
 
-def can_all(
-    hardware: Hardware, free: dict[tuple[str, int], int], jobs: Sequence[tuple[Ask, Pool, int]], taken: frozenset[tuple[str, int]]
-) -> bool:
+def can_all(hardware: Hardware, free: dict[At, int], jobs: Sequence[tuple[Ask, Pool, int]], taken: frozenset[At]) -> bool:
     """Whether all can be placed; jobs: ask, pool, workers still to place. taken: GPUs of the first one's placed workers."""
     if not jobs:
         return True
@@ -68,7 +65,7 @@ def can_all(
     return False
 
 
-def fewest(hardware: Hardware, free: dict[tuple[str, int], int], ask: Ask, pools: Sequence[Pool], movable: Sequence[Movable]) -> int | None:
+def fewest(hardware: Hardware, free: dict[At, int], ask: Ask, pools: Sequence[Pool], movable: Sequence[Movable]) -> int | None:
     """How many moves it takes, by trying every set of runs and every way to place them."""
     for count in range(min(3, len(movable)) + 1):
         for moved in combinations(movable, count):
