@@ -17,7 +17,7 @@ MEMORY = 2.0  # asks are remembered for about so many fleets of VRAM asked for
 ENOUGH = 0.05  # of a fleet's VRAM has to be asked for before the load can be told
 _TOO_MUCH = 1e6
 MOST = 1.15  # a greater load changes nothing
-COSTS = ((1.03, 1.0), (1.08, 0.15), (1.2, 0.15), (1.3, 0.0))  # what smaller GPUs would hold, over what they have: the cost
+COSTS = ((1.03, 1.0), (1.08, 0.175), (1.2, 0.175), (1.3, 0.0))  # what smaller GPUs would hold, over what they have: the cost
 
 
 class Pressure:
