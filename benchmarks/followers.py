@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +50,8 @@ async def follow(on: Standing, job: str, followers: int, begin: Callable[[], Non
     while not all(task.done() for task in tasks):
         most = max(most, resident_kb(on.worker))
         await asyncio.sleep(0.2)
+    for why, times in Counter(repr(task.exception()) for task in tasks if task.exception() is not None).items():
+        say(f"{times} broke off: {why}")
     return [task.result() for task in tasks if task.exception() is None], most - before
 
 

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from urllib.parse import urlsplit
 
+_AGAIN_S = 0.5
+
 
 def request(method: str, path: str, headers: dict[str, str], body: bytes = b"") -> bytes:
     lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
@@ -59,10 +61,18 @@ async def head(reader: asyncio.StreamReader) -> tuple[int, int]:
 
 
 async def log_of(url: str, path: str, headers: dict[str, str]) -> AsyncIterator[bytes]:
-    """The pieces of a followed log, until the stream says that it has ended. Raises EOFError if it breaks off before."""
-    reader, writer = await connect(url)
-    writer.write(request("GET", path, {**headers, "Accept": "text/event-stream"}))
-    status, length = await head(reader)
+    """The pieces of a followed log, until the stream says that it has ended. Raises EOFError if it breaks off before.
+
+    A server that has too many to let in at once (503) is asked again, as any client should.
+    """
+    while True:
+        reader, writer = await connect(url)
+        writer.write(request("GET", path, {**headers, "Accept": "text/event-stream"}))
+        status, length = await head(reader)
+        if status != 503:
+            break
+        writer.close()
+        await asyncio.sleep(_AGAIN_S)
     if status != 200 or length != -1:
         raise EOFError(f"answered {status}")
     rest = b""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from functools import lru_cache
 
 from attrs import evolve
 
@@ -24,6 +25,7 @@ from ports.workloads import SCHEMA, Changes, Job, JobFilter, Page, check_transit
 TOMBSTONES = 100_000  # kept; a reader that is further behind gets everything
 AT_ONCE = 1_000  # jobs in one answer of `changes`
 _PRUNE_EVERY = 512  # writes
+_SMALL = 8 * 1024  # bytes of a stored form that is worth keeping as a value
 
 
 class SqliteWorkloads:
@@ -147,6 +149,16 @@ def _body(job: Job) -> bytes:
 
 
 def _job(seq: int, schema: int, body: bytes) -> Job:
+    """A stored form as a value. Most are read many times, by many: a form that is not large is read once."""
+    return _recent(seq, schema, body) if len(body) <= _SMALL else _read(seq, schema, body)
+
+
+@lru_cache(1024)
+def _recent(seq: int, schema: int, body: bytes) -> Job:
+    return _read(seq, schema, body)
+
+
+def _read(seq: int, schema: int, body: bytes) -> Job:
     """The stored schema is a column: as a field at its default it is left out of the body."""
     if schema > SCHEMA:
         raise Unavailable("a stored job", f"a newer release wrote it (schema {schema}); this one knows up to {SCHEMA}")

@@ -126,6 +126,7 @@ def _become_user(go: int, log: int, frames: int) -> Callable[[], object]:
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
     inner.close_all_but(go, frames)
+    hygiene.reset_priority()  # again: somebody may have reniced the agent since
     hygiene.reset_signals()
     return partial(_user, go, frames)
 

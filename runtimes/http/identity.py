@@ -11,6 +11,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Iterable
+from functools import cache
 from urllib.parse import urlsplit
 
 import falcon.asgi
@@ -30,10 +31,18 @@ _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.(\d{1,6}))?([-+.]?[0-9A-Za-z.+-]{
 Headers = Iterable[tuple[bytes, bytes]]
 
 
+@cache
+def _wanted(name: str) -> bytes:
+    return name.lower().encode()
+
+
 def only(headers: Headers, name: str) -> str | None:
-    """The value of a header that must not come twice. Raises Invalid if it is doubled, empty or not plain ASCII."""
-    wanted = name.lower().encode()
-    found = [value for key, value in headers if key.lower() == wanted]
+    """The value of a header that must not come twice. Raises Invalid if it is doubled, empty or not plain ASCII.
+
+    headers: as ASGI gives them, their names in lower case.
+    """
+    wanted = _wanted(name)
+    found = [value for key, value in headers if key == wanted]
     if not found:
         return None
     if len(found) > 1:

@@ -7,7 +7,6 @@ each job writes a line when it starts: a job whose file has two lines for one at
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -66,16 +65,17 @@ KINDS = {
 ALL = tuple(KINDS)
 
 
-def asked(question: Callable[[], T]) -> T:
+def asked(question: Callable[[], T], given_up: threading.Event | None = None) -> T:
     """Its answer, from whichever gateway gives one."""
-    last: Exception | None = None
+    said = ""
     for _ in range(TRIES):
         try:
             return question()
         except gw.Unavailable as error:
-            last = error
-            time.sleep(0.1)
-    raise AssertionError(f"no answer: {last}")
+            said = str(error)
+        if (given_up or threading.Event()).wait(0.1):
+            break
+    raise AssertionError(f"no answer: {said}")
 
 
 @define
@@ -87,6 +87,7 @@ class Sent:
     key: str
     file: Path
     kind: Kind
+    given_up: threading.Event
     ids: list[str] = field(factory=list)
     status: dict[str, Any] = field(factory=dict)
     refusals: list[str] = field(factory=list)
@@ -108,25 +109,26 @@ class Sent:
         if job is not None:
             if self.kind.cancel_in:
                 self._await(job, ENDED if self.kind.cancel_in == "any" else ENDED | {self.kind.cancel_in}, self.kind.cancel_in == "any")
-                asked(job.cancel)
+                asked(job.cancel, self.given_up)
             self._await(job, ENDED)
             if self.status["phase"] == "Completed":
-                assert str(self.file) == asked(lambda: job.result(timeout=0))
+                assert str(self.file) == asked(lambda: job.result(timeout=0), self.given_up)
         self._submit()
 
     def _await(self, job: Job, phases: frozenset[str], at_once: bool = False) -> None:
         for _ in range(TRIES):
-            self.status = asked(job.status)
+            self.status = asked(job.status, self.given_up)
             if at_once or self.status["phase"] in phases:
                 return
-            time.sleep(0.1)
+            if self.given_up.wait(0.1):
+                break
         raise AssertionError(f"it never came to {sorted(phases)}: {self.status}")
 
     def _submit(self) -> Job | None:
         function = gw.function(vram=f"{self.kind.gb}GB", owner="org")(marks_and_works)
         args = (str(self.file), self.kind.seconds, self.kind.fail)
         try:
-            job = asked(lambda: spawn(self.client, function, args, {}, self.key))
+            job = asked(lambda: spawn(self.client, function, args, {}, self.key), self.given_up)
         except gw.Refused as refused:
             self.refusals.append(refused.kind)
             return None
@@ -159,6 +161,7 @@ class Volleys:
     folder: Path
     user: User = field(init=False)
     sent: list[Sent] = field(factory=list)
+    given_up: threading.Event = field(factory=threading.Event)
 
     def __attrs_post_init__(self) -> None:
         self.user = self.rig.user("walker")
@@ -170,7 +173,7 @@ class Volleys:
             user = self.user if kind.credits is None else self.rig.user(name, credits=kind.credits if kind.credits != "0" else None)
             key = f"{self.user.id}-{len(self.sent)}-{name}"
             client = gw.Client(self.rig.platform.url, user.key, retry_for=0)
-            self.sent.append(Sent(user, client, key, self.folder / key, kind))
+            self.sent.append(Sent(user, client, key, self.folder / key, kind, self.given_up))
             self.sent[-1].begin()
 
     def join(self) -> None:
@@ -179,6 +182,14 @@ class Volleys:
             assert each.thread is not None
             each.thread.join(120)
             assert not each.thread.is_alive(), f"{each.key} has not ended: {each.status}"
+            each.client.close()
+
+    def give_up(self) -> None:
+        """End the clients; what they have sent is of no interest any more."""
+        self.given_up.set()
+        for each in self.sent:
+            if each.thread is not None:
+                each.thread.join(60)
             each.client.close()
 
     def check(self) -> None:

@@ -18,10 +18,19 @@ from tests.e2e.rig import Rig
 from tests.e2e.volleys import ALL, Volleys
 
 PATIENCE = 400  # looks, a twentieth of a second apart, for the gateway to die
-ROUND = 6  # points from one look at everything to the next
+ROUND = 12  # points from one look at everything to the next
 
 
-NEEDED = {".delete": "refused", "agent.kill": "cancelled", "<jobs.cancel": "cancelled", "jobs.cancel<": "cancelled", "_flag": "exhausted"}
+NEEDED = {
+    ".delete": "refused",
+    "_refuse": "refused",
+    "agent.kill": "cancelled",
+    "<jobs.cancel": "cancelled",
+    "jobs.cancel<": "cancelled",
+    "_flag": "exhausted",
+}
+
+SOMETIMES = ("_say_waiting",)  # a job that comes before the nodes have been heard is told to wait; one that comes later is not
 
 
 def kinds(point: str) -> tuple[str, ...]:
@@ -67,14 +76,15 @@ class Walk:
         while left:
             batch, left = left[:every], left[every:]
             volleys = self._volleys()
-            for point in batch:
-                self._die(point, volleys, ALL if point is batch[0] else kinds(point))
-            self._restart({})
             try:
+                for point in batch:
+                    self._die(point, volleys, ALL if point is batch[0] else kinds(point))
+                self._restart({})
                 volleys.join()
                 volleys.check()
             except BaseException as error:
                 error.add_note(f"after a death at each of {batch}")
+                volleys.give_up()
                 raise
 
     def _die(self, point: str, volleys: Volleys, kinds: tuple[str, ...]) -> None:
@@ -86,7 +96,8 @@ class Walk:
             if log.exists() and f"!{point}" in log.read_text().split():
                 return
             time.sleep(0.05)
-        raise AssertionError(f"{point} was not reached")
+        if not any(part in point for part in SOMETIMES):
+            raise AssertionError(f"{point} was not reached")
 
     def _restart(self, settings: dict[str, str]) -> None:
         rig = self.rig

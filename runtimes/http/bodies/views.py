@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -20,8 +21,11 @@ HOUR = Span.of(hours=1)
 
 
 def instant(at: Instant | None) -> str | None:
-    if at is None:
-        return None
+    return None if at is None else _instant(at)
+
+
+@lru_cache(4096)  # the same few are shown again and again
+def _instant(at: Instant) -> str:
     moment = datetime.fromtimestamp(at.ms // 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at.ms % 1000:03d}Z"
 
