@@ -19,13 +19,13 @@ class Scan(Finder[GpuState]):
 
     def __init__(self, exclusive: bool, dice: Dice | None) -> None:
         self._exclusive, self._dice = exclusive, dice
-        self._entries: list[Entry[GpuState]] = []
+        self._entries: list[Entry] = []
         self._known: set[int] = set()
 
-    def put(self, entry: Entry[GpuState], offer: int) -> None:
-        if entry[2] not in self._known:
-            self._known.add(entry[2])
-            insort(self._entries, entry)
+    def put(self, gpu: GpuState, was: int) -> None:
+        if gpu.entry[2] not in self._known:
+            self._known.add(gpu.entry[2])
+            insort(self._entries, gpu.entry)
 
     def first(self, need: int) -> GpuState | None:
         if self._dice is None:
