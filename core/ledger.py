@@ -121,6 +121,7 @@ class VramLedger:
         if self._resized and policy is not None:
             self._resized = False
             policy.fleet(self._census.sizes())
+            self._follow(policy)
         self._indexes.keep_up()
         found: Placement | int
         one, closest = ask.gpus == 1 == ask.workers, 0
@@ -273,9 +274,7 @@ class VramLedger:
         """What the policy learns from: every run once, however often it asks, and what is booked."""
         if run not in self._refused:
             policy.heard(ask)
-            if not self._learned and policy.ready:
-                self._learned = True
-                self._indexes.follow(policy)
+            self._follow(policy)
         if placed:
             self._refused.pop(run, None)
             policy.booked(sum(slot.mib.n for slot in placed))
@@ -283,6 +282,12 @@ class VramLedger:
             self._refused[run] = None
             if len(self._refused) > _WAITING:
                 del self._refused[next(iter(self._refused))]
+
+    def _follow(self, policy: Policy) -> None:
+        """Let it decide, once it can."""
+        if not self._learned and policy.ready:
+            self._learned = True
+            self._indexes.follow(policy)
 
     # ------------------------------------------------------------ inside: booking
 

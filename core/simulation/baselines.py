@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from core.buckets import Entry, Finder
 from core.ledger_state import GpuState
+from core.policies import Policy
 from core.simulation.arrivals import Dice
 from ports.workloads import Ask
 
@@ -61,3 +62,6 @@ class Baseline:
     def booked(self, mib: int) -> None: ...
 
     def freed(self, mib: int) -> None: ...
+
+    def twin(self) -> Policy:
+        return Baseline(self._dice)

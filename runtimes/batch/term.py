@@ -6,6 +6,7 @@ agent, and a small pool that settles what holds no GPU any more.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,8 @@ class Term:
         with ThreadPoolExecutor(SETTLERS, "settle") as pool:
             scheduler = Scheduler(self.house, epoch, self._send, lambda job: self._settle(pool, job), self.pace)
             scheduler.boot()
+            gc.collect()
+            gc.freeze()  # what was taken over stays: to look through it for garbage again and again would hold up bookings
             log.info("scheduling", epoch=epoch)
             carriers = [
                 threading.Thread(target=self._watch_store, args=(cursor,), name="watch-store", daemon=True),
@@ -70,6 +73,7 @@ class Term:
             try:
                 self._decide(scheduler)
             finally:
+                gc.unfreeze()
                 self._stop.set()
                 for link in self._links.values():
                     link.stop()
