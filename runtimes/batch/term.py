@@ -6,6 +6,7 @@ agent, and a small pool that settles what holds no GPU any more.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +65,8 @@ class Term:
             scheduler.boot()
             took = self.house.clock.elapsed() - began
             log.info("scheduling", epoch=epoch, unfinished=scheduler.unfinished, took_ms=took.ms)
+            gc.collect()
+            gc.freeze()  # what was taken over stays: to look through it for garbage again and again would hold up bookings
             carriers = [
                 threading.Thread(target=self._watch_store, args=(cursor,), name="watch-store", daemon=True),
                 threading.Thread(target=self._watch_cluster, args=(epoch,), name="watch-cluster", daemon=True),
@@ -73,6 +76,7 @@ class Term:
             try:
                 self._decide(scheduler)
             finally:
+                gc.unfreeze()
                 self._stop.set()
                 for link in self._links.values():
                     link.stop()
