@@ -80,6 +80,9 @@ def reconcile(*, seconds: float = RECONCILE_S, as_json: Json = False) -> int:
         term = Term(wired.house, cluster, wired.epochs, keep)
         try:
             term.run()
+            if term.newest and wired.leadership.acquire():  # its epoch was below one that nodes or records know
+                term = Term(wired.house, cluster, wired.epochs, keep, term.newest)
+                term.run()
         finally:
             wired.leadership.release()
         nodes = wired.house.nodes.list()

@@ -273,7 +273,10 @@ class World:
     def _begin(self) -> str:
         try:
             self.process = Process(self.house, SimEpochs(self.epochs, self.faults), self.machines, self.faults, self.newest, self.make)
-        except (Unavailable, StaleEpoch, Crash) as error:
+        except StaleEpoch as error:
+            self.newest = max(self.newest, error.newest)
+            return f"could not begin: {error}"
+        except (Unavailable, Crash) as error:
             return f"could not begin: {error}"
         return f"term {self.process.epoch}"
 
