@@ -62,7 +62,11 @@ class Term:
         cursor = self.house.workloads.changes("").cursor
         with ThreadPoolExecutor(SETTLERS, "settle") as pool:
             scheduler = Scheduler(self.house, epoch, self._send, lambda job: self._settle(pool, job), self.pace)
-            scheduler.boot()
+            try:
+                scheduler.boot()
+            except StaleEpoch as error:  # the record of epochs was lost: an object knows a newer one
+                self._deposed(scheduler, error)
+                return
             took = self.house.clock.elapsed() - began
             log.info("scheduling", epoch=epoch, unfinished=scheduler.unfinished, took_ms=took.ms)
             gc.collect()
@@ -96,12 +100,15 @@ class Term:
             try:
                 scheduler.round()
             except StaleEpoch as error:
-                self.newest = error.newest
-                log.warning("a newer term exists", epoch=scheduler.epoch, newest=error.newest, seen=str(error))
+                self._deposed(scheduler, error)
                 return
             except Unavailable as error:
                 log.warning("a round was cut short", error=str(error))
                 self._stop.wait(IDLE_S)
+
+    def _deposed(self, scheduler: Scheduler, error: StaleEpoch) -> None:
+        self.newest = error.newest
+        log.warning("a newer term exists", epoch=scheduler.epoch, newest=error.newest, seen=str(error))
 
     def _events(self) -> list[Event]:
         """What has come, after waiting a while for the first."""
