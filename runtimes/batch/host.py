@@ -97,7 +97,7 @@ class Host:
         self.scheduling = True
         try:
             self._term.run()
-            return self._term.newest
+            return max(newest, self._term.newest)
         finally:
             self.scheduling = False
             self.disconnect(cluster)

@@ -67,7 +67,7 @@ class Term:
             scheduler = Scheduler(self.house, epoch, self._send, lambda job: self._settle(pool, job), self.pace)
             try:
                 scheduler.boot()
-            except StaleEpoch as error:
+            except StaleEpoch as error:  # the record of epochs was lost: an object or a node's record knows a newer one
                 self._deposed(scheduler.epoch, error)
                 return
             took = self.house.clock.elapsed() - began
