@@ -1,6 +1,7 @@
-"""Closing a job: final charge, hold given back, manifest, terminal phase. No GPU waits for any of it.
+"""Closing a job: final charge, hold given back, usage told, manifest, terminal phase. No GPU waits for any of it.
 
-Each step may be taken twice: a charge posts totals, a void is remembered, a manifest is the same bytes.
+Each step may be taken twice: a charge posts totals, a void is remembered, a usage event is known by its id, a manifest is
+the same bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from core.charges import totals
 from core.funding import fund
 from core.house import House
 from core.manifest import manifest, manifest_key
+from core.usage import FINAL, usage_of
 from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
 from ports.units import Credits, Span
 from ports.workloads import RESULT_STORED, Job, Phase, RunState
@@ -30,12 +32,15 @@ def close(house: House, job: Job) -> Job:
         return job
     alarm = ""
     charged = Credits(0)
+    now = house.clock.now()
     if job.spec.billed:
-        answers = house.credits.charge(final_charges(job)) if job.status.runs else ()
+        charges = final_charges(job)
+        answers = house.credits.charge(charges) if charges else ()
         alarm = "; ".join(answer.detail for answer in answers if answer.state is ChargeState.REFUSED)
         charged = sum_of(answers)
         house.credits.void(job.uid)
-    now = house.clock.now()
+        accepted = [charge for charge, answer in zip(charges, answers, strict=True) if answer.state is not ChargeState.REFUSED]
+        house.metering.record([usage_of(charge, job, FINAL, now) for charge in accepted])
     status = lifecycle.closed(job.status, charged, now, job.spec.billed, alarm)
     house.blobs.put(manifest_key(job.id), [manifest(evolve(job, status=status), now)])
     return house.workloads.replace(evolve(job, status=status))

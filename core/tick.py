@@ -14,9 +14,10 @@ from attrs import evolve, frozen
 from core.charges import totals
 from core.house import House
 from core.inventory import running_times
+from core.usage import TICK, usage_of
 from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
-from ports.metering import Metering, Usage
+from ports.metering import Usage
 from ports.units import Credits, Span
 from ports.workloads import LOW_BALANCE, ConditionStatus, Job, JobFilter, Phase, RunState
 
@@ -46,7 +47,7 @@ class Ticked:
     flagged: int = 0
 
 
-def tick(house: House, metering: Metering) -> Ticked:
+def tick(house: House) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
@@ -56,7 +57,7 @@ def tick(house: House, metering: Metering) -> Ticked:
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
         try:
-            metering.record(_usage(house, batch, answers))
+            house.metering.record(_usage(house, batch, answers))
         except Unavailable as error:  # whoever has run dry is flagged all the same
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
@@ -103,14 +104,10 @@ def jobs(house: House, which: JobFilter) -> Iterator[Job]:
 def _usage(house: House, batch: Sequence[tuple[Charge, Job]], answers: Sequence[ChargeAnswer]) -> list[Usage]:
     now = house.clock.now()
     return [
-        Usage(f"{job.uid}/{charge.run}/{charge.until.ms}", now, job.spec.user, charge.run, "tick", charge.until, _sum(charge.totals))
+        usage_of(charge, job, TICK, now)
         for (charge, job), answer in zip(batch, answers, strict=True)
         if answer.state is not ChargeState.REFUSED
     ]
-
-
-def _sum(totals: dict[str, Credits]) -> Credits:
-    return Credits(sum(each.micro for each in totals.values()))
 
 
 def _flag(house: House, user: str) -> int:

@@ -2,7 +2,7 @@
 
 A charge posts totals, not increments: the service posts the difference to the highest that it has seen, so
 replays, reordering and two billers are harmless. Accounts: `user:<id>`, `provider:<id>`, `org`, `platform`,
-and `issue`, from which credits that an admin grants come.
+`issue`, from which credits that an admin grants come, and `payout`, into which goes what providers were paid.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ def owner_account(owner: str) -> str:
 
 PLATFORM = "platform"
 ISSUE = "issue"
+PAID_OUT = "payout"
+PAYOUT = "payout"  # the kind of a posting by which a provider is paid
 
 
 @frozen
@@ -121,6 +123,26 @@ class CreditService(Protocol):
         """A one-off posting whose lines sum to zero. False: that key was posted before. Raises Refused if they do not."""
         ...
 
+    def capture(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        """Turn a hold into a posting, in one step: the hold is given back whole and the lines are posted under its key.
+
+        False: that key was captured before. The hold's account pays at most what was held. Raises Refused, with nothing
+        done, if there is no such hold or it was voided, or the lines don't sum to zero.
+        """
+        ...
+
     def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
         """Entries of one account with `seq` above `after`, oldest first."""
+        ...
+
+    def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
+        """Per kind of posting the sum of an account's entries dated from `since` on and before `until`; none is left out for being 0."""
+        ...
+
+
+class OperatedCredits(CreditService, Protocol):
+    """With what an operator of ours may do beside; a credit service of somebody else's need not have it."""
+
+    def set_plan(self, user: str, plan: str) -> Account:
+        """Tell the service a user's plan, "free" or "paid". Raises Invalid for another."""
         ...

@@ -19,27 +19,20 @@ from adapters.ray.embedded import embedded_cluster, local_ray
 from adapters.ray.local import LOOPBACK
 from adapters.ray.package import agent_package
 from adapters.ray.process import DriverProcess
-from adapters.sqlite.credits import SqliteCredits
-from adapters.sqlite.metering import SqliteMetering
-from adapters.sqlite.schema import open_credits
 from core.house import House, Terms
 from ports.cluster import Cluster
-from ports.credits import ISSUE, user_account
 from ports.errors import Conflict
 from ports.leadership import Epochs, Leadership
-from ports.metering import Metering
 from ports.tariffs import Tariff, Tariffs
-from ports.units import Credits, Instant
+from ports.units import Instant
 from runtimes.batch.host import Host
 from runtimes.clock_offset import clock_of
 from runtimes.demo_fleet import demo_nodes
 from runtimes.failpoints import Failpoints
-from runtimes.settings import Blobs, CreditsBackend, Settings, Store
+from runtimes.money import open_money
+from runtimes.settings import Blobs, Settings, Store
 from runtimes.state import house_secret, state_folder
 from runtimes.stores import open_stores
-
-DEMO_USER = "demo"
-DEMO_CREDITS = Credits(1_000 * 1_000_000)
 
 
 @frozen
@@ -50,7 +43,6 @@ class Wired:
     house: House
     leadership: Leadership
     epochs: Epochs
-    metering: Metering
     secret: bytes
     connect: Callable[[], Cluster]
     books: Callable[[], dict[str, object]]
@@ -58,7 +50,7 @@ class Wired:
 
     def host(self, settings: Settings) -> Host:
         """Scheduler and biller in this process."""
-        return Host(self.house, self.leadership, self.epochs, self.metering, self.connect, _disconnect, settings.billing_tick)
+        return Host(self.house, self.leadership, self.epochs, self.connect, _disconnect, settings.billing_tick)
 
     def close(self) -> None:
         self._opened.close()
@@ -70,13 +62,9 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
     folder = state_folder(settings.state_dir)
     secret = house_secret(folder)
     clock, opened = clock_of(os.environ, SystemClock()), ExitStack()
-    money = open_credits(folder)
-    opened.callback(money.close)
-    stores, credits = open_stores(settings, folder, opened), SqliteCredits(money, clock)
+    money = open_money(settings, folder, clock, opened)
+    stores = open_stores(settings, folder, opened)
     first_tariff(stores.tariffs, settings)
-    if settings.demo:
-        credits.set_plan(DEMO_USER, "paid")
-        credits.post("demo-credits", "grant", {user_account(DEMO_USER): DEMO_CREDITS, ISSUE: -DEMO_CREDITS}, "Credits of the demo")
     terms = Terms(
         credits_enabled=settings.credits_enabled,
         preflight=settings.preflight,
@@ -85,13 +73,8 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
         placement=settings.placement_policy,
     )
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
-    house = House(stores.workloads, stores.nodes, credits, stores.tariffs, blobs, clock, SystemRandomness(), terms)
-    metering = SqliteMetering(money)
-
-    def books() -> dict[str, object]:
-        return {"audit": credits.verify(), "alarms": credits.alarms()}
-
-    wired = Wired(house, stores.leadership, stores.epochs, metering, secret, lambda: connect(settings, secret), books, opened)
+    house = House(stores.workloads, stores.nodes, money.credits, stores.tariffs, blobs, clock, SystemRandomness(), terms, money.metering)
+    wired = Wired(house, stores.leadership, stores.epochs, secret, lambda: connect(settings, secret), money.books, opened)
     points = Failpoints.read(os.environ)
     return wired if points is None else _with_failpoints(wired, points)
 
@@ -103,7 +86,6 @@ def _with_failpoints(wired: Wired, points: Failpoints) -> Wired:
         house=points.house(wired.house),
         leadership=points.wrapped(wired.leadership, "leadership"),
         epochs=points.wrapped(wired.epochs, "epochs"),
-        metering=points.wrapped(wired.metering, "metering"),
         connect=lambda: points.wrapped(wired.connect(), "cluster"),
     )
 
@@ -140,7 +122,6 @@ def _check_choices(settings: Settings) -> None:
         for name, chosen, have in (
             ("STORE", settings.store, tuple(Store)),
             ("BLOBS", settings.blobs, (Blobs.FOLDER,)),
-            ("CREDITS", settings.credits, (CreditsBackend.EMBEDDED,)),
         )
         if chosen not in have
     ]

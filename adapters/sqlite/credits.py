@@ -14,6 +14,7 @@ from attrs import frozen
 from adapters.sqlite import journal
 from adapters.sqlite.audit import Audit, audit
 from adapters.sqlite.database import Database
+from adapters.sqlite.payouts import Payout, due, pay
 from ports.clock import Clock
 from ports.credits import Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
 from ports.errors import Invalid, KeyReused, Refused
@@ -48,7 +49,7 @@ class _Highest:
 
 
 class SqliteCredits:
-    """`ports.credits.CreditService`, with the operator's `set_plan`, `alarms` and `verify` beside it."""
+    """`ports.credits.OperatedCredits`, with the operator's `alarms` and `verify` beside it."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         """clock: only dates the rows."""
@@ -100,8 +101,7 @@ class SqliteCredits:
             if stored is None:
                 db.execute("INSERT INTO holds VALUES (?, '', 0, 0, ?, ?)", (key, HoldState.CLOSED.value, self._clock.now().ms))
             elif stored[2] == HoldState.OPEN:
-                db.execute("UPDATE holds SET state = ? WHERE key = ?", (HoldState.CLOSED.value, key))
-                _add_held(db, stored[0], -stored[1])
+                _close_hold(db, key, stored[0], stored[1])
 
     # ------------------------------------------------------------ postings
 
@@ -113,23 +113,38 @@ class SqliteCredits:
             return tuple(_charge(db, now, each) for each in charges)
 
     def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
-        if kind == journal.CHARGE or not kind or not key:
-            raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind", "Charges go through charge().")
-        for name, amount in lines.items():
-            if abs(amount.micro) > journal.LARGEST:
-                raise Invalid(f"{amount} credits are too many for one posting.", "lines", "", str(amount))
-            _checked(name)
-        journal.check_balanced(lines.values())
+        _check_posting(key, kind, lines)
         with self._database.write() as db:
-            if db.execute("SELECT 1 FROM posted WHERE key = ?", (key,)).fetchone() is not None:
-                return False
-            journal.append(db, self._clock.now(), kind, key, tuple(lines.items()), memo=memo)
-            db.execute("INSERT INTO posted VALUES (?)", (key,))
+            return self._post(db, key, kind, lines, memo)
+
+    def capture(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        _check_posting(key, kind, lines)
+        with self._database.write() as db:
+            stored = db.execute("SELECT account, amount, state FROM holds WHERE key = ?", (key,)).fetchone()
+            if stored is None or stored[2] != HoldState.OPEN:
+                if stored is not None and _is_posted(db, key):
+                    return False
+                raise Refused("There is no open hold of that key.", "key", "Authorise it first; what was voided can't be captured.")
+            account, amount, _ = stored
+            if -lines.get(account, Credits(0)).micro > amount:
+                raise Invalid(f"{Credits(amount)} credits are held, and more would be captured.", "lines", "Capture at most what is held.")
+            _close_hold(db, key, account, amount)
+            return self._post(db, key, kind, lines, memo)
+
+    def _post(self, db: sqlite3.Connection, key: str, kind: str, lines: dict[str, Credits], memo: str) -> bool:
+        if _is_posted(db, key):
+            return False
+        journal.append(db, self._clock.now(), kind, key, tuple(lines.items()), memo=memo)
+        db.execute("INSERT INTO posted VALUES (?)", (key,))
         return True
 
     def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
         with self._database.read() as db:
             return journal.entries(db, account, after, limit)
+
+    def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
+        with self._database.read() as db:
+            return journal.turnover(db, account, since, until)
 
     # ------------------------------------------------------------ for the operator
 
@@ -140,6 +155,22 @@ class SqliteCredits:
                 "SELECT seq, at, uid, run, until, detail FROM alarms WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
             ).fetchall()
         return tuple(Alarm(seq, Instant(at), uid, run, Span(until), detail) for seq, at, uid, run, until, detail in rows)
+
+    def payouts(self, until: Instant, dry_run: bool = False) -> tuple[Payout, ...]:
+        """Post to every provider what he has earned before `until` and not been paid; the same again pays nothing.
+
+        dry_run: only say it. Raises Invalid for an instant that has not come yet: more could be earned before it.
+        """
+        now = self._clock.now()
+        if until > now:
+            raise Invalid(
+                "That time has not come yet.", "until", "Give a time in the past, such as the first of this month.", str(until.ms)
+            )
+        if dry_run:
+            with self._database.snapshot() as db:
+                return due(db, until)
+        with self._database.write() as db:
+            return pay(db, now, until)
 
     def verify(self) -> Audit:
         """Read the whole journal and prove it: zero sums, the hash chain, monotone totals, balances and holds."""
@@ -219,6 +250,25 @@ def _highest(db: sqlite3.Connection, uid: str, run: str) -> _Highest:
 def _account(db: sqlite3.Connection, name: str) -> Account:
     row = db.execute("SELECT balance, held, plan FROM accounts WHERE name = ?", (name,)).fetchone()
     return Account(name, Credits(0), Credits(0)) if row is None else Account(name, Credits(row[0]), Credits(row[1]), row[2])
+
+
+def _check_posting(key: str, kind: str, lines: dict[str, Credits]) -> None:
+    if kind == journal.CHARGE or not kind or not key:
+        raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind", "Charges go through charge().")
+    for name, amount in lines.items():
+        if abs(amount.micro) > journal.LARGEST:
+            raise Invalid(f"{amount} credits are too many for one posting.", "lines", "", str(amount))
+        _checked(name)
+    journal.check_balanced(lines.values())
+
+
+def _is_posted(db: sqlite3.Connection, key: str) -> bool:
+    return db.execute("SELECT 1 FROM posted WHERE key = ?", (key,)).fetchone() is not None
+
+
+def _close_hold(db: sqlite3.Connection, key: str, account: str, amount: int) -> None:
+    db.execute("UPDATE holds SET state = ? WHERE key = ?", (HoldState.CLOSED.value, key))
+    _add_held(db, account, -amount)
 
 
 def _add_held(db: sqlite3.Connection, account: str, micro: int) -> None:

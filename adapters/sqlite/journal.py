@@ -74,3 +74,11 @@ def entries(db: sqlite3.Connection, account: str, after: int, limit: int) -> tup
         Entry(seq, Instant(at), posting, name, Credits(amount), kind, key, run, Span(until), memo)
         for seq, at, posting, name, amount, kind, key, run, until, memo in rows
     )
+
+
+def turnover(db: sqlite3.Connection, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
+    rows = db.execute(
+        "SELECT kind, sum(amount) FROM journal WHERE account = ? AND at >= ? AND at < ? GROUP BY kind ORDER BY kind",
+        (account, since.ms, until.ms),
+    )
+    return {kind: Credits(amount) for kind, amount in rows}

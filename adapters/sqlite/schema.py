@@ -53,9 +53,10 @@ _CREDITS_1 = (
     """CREATE TABLE usage (
         seq INTEGER NOT NULL PRIMARY KEY, id TEXT NOT NULL UNIQUE, body BLOB NOT NULL) STRICT""",
 )
+_CREDITS_2 = ("CREATE INDEX journal_by_time ON journal (account, at, kind, amount)",)
 
 GRIDWEAVE = Schema("workloads", (_WORKLOADS_1,))
-CREDITS = Schema("credits", (_CREDITS_1,))
+CREDITS = Schema("credits", (_CREDITS_1, _CREDITS_2))
 
 
 def open_gridweave(folder: Path) -> Database:

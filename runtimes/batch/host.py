@@ -18,7 +18,6 @@ from core.tick import tick
 from ports.cluster import Cluster
 from ports.errors import Unavailable
 from ports.leadership import Epochs, Leadership
-from ports.metering import Metering
 from ports.units import Span
 from runtimes.batch.term import Term
 
@@ -34,7 +33,6 @@ class Host:
     house: House
     leadership: Leadership
     epochs: Epochs
-    metering: Metering
     connect: Callable[[], Cluster]
     disconnect: Callable[[Cluster], None]
     tick_every: Span
@@ -102,7 +100,7 @@ class Host:
         """A round per tick; one that takes longer than the interval only makes the next one later."""
         while not self._stop.wait(self.tick_every.seconds):
             try:
-                done = tick(self.house, self.metering)
+                done = tick(self.house)
             except Unavailable as error:
                 log.warning("a billing round was cut short", error=str(error))
                 continue

@@ -6,29 +6,24 @@ import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from attrs import evolve
 
+from adapters.remote.credits import RemoteCredits, line_to_credits
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
-from ports.credits import ISSUE, PLATFORM, Account, Charge, CreditService, Entry, HoldAnswer, HoldState
+from ports.credits import ISSUE, PLATFORM, Account, Charge, CreditService, Entry, HoldAnswer, HoldState, OperatedCredits
 from ports.errors import Invalid, KeyReused, Refused
-from ports.units import Credits, Span
+from ports.units import Credits, Instant, Span
 from tests.contract import races
+from tests.contract.credits_process import TOKEN, CreditsProcess
 from tests.contract.races import in_processes, in_threads
 from tests.contract.samples import a_charge
 from tests.memory.clock import ManualClock
 from tests.memory.credits import MemoryCredits
 
 ALICE = "user:alice"
-
-
-class OperatedCredits(CreditService, Protocol):
-    """A credit service whose operator can tell it plans."""
-
-    def set_plan(self, user: str, plan: str) -> Account: ...
 
 
 def grant(credit: CreditService, micro: int, to: str = ALICE, key: str = "grant-1") -> bool:
@@ -152,6 +147,48 @@ class CreditsContract:
         with pytest.raises(Invalid, match="hold"):
             credit.authorise("h1", ALICE, Credits(-1))
 
+    # ------------------------------------------------------------ captures
+
+    def test_a_capture_posts_and_gives_the_hold_back_in_one_step(self, credit: OperatedCredits) -> None:
+        """A paid call costs at most what was held for it, and nothing stays behind."""
+        grant(credit, 100)
+        credit.authorise("c1", ALICE, Credits(60))
+        assert credit.capture("c1", "call", {ALICE: Credits(-40), "user:bob": Credits(36), PLATFORM: Credits(4)}, "model-1")
+        assert Account(ALICE, Credits(60), Credits(0)) == credit.account(ALICE)
+        assert [36, 4] == balances(credit, "user:bob", PLATFORM)
+        (line,) = credit.journal(PLATFORM)
+        assert ("call", "c1", "model-1") == (line.kind, line.key, line.memo)
+
+    def test_a_capture_that_comes_again_captures_nothing(self, credit: OperatedCredits) -> None:
+        """An answer that was lost is asked for again; a void that comes too late takes nothing back."""
+        grant(credit, 100)
+        credit.authorise("c1", ALICE, Credits(60))
+        lines = {ALICE: Credits(-40), PLATFORM: Credits(40)}
+        assert [True, False] == [credit.capture("c1", "call", lines), credit.capture("c1", "call", lines)]
+        credit.void("c1")
+        assert not credit.capture("c1", "call", lines)
+        assert [60, 40] == balances(credit, ALICE, PLATFORM)
+
+    @pytest.mark.parametrize("barred", [True, False])
+    def test_without_an_open_hold_nothing_is_captured(self, credit: OperatedCredits, barred: bool) -> None:
+        """A call that was given up costs nothing, however late its end is heard of."""
+        grant(credit, 100)
+        if barred:
+            credit.authorise("c1", ALICE, Credits(60))
+            credit.void("c1")
+        with pytest.raises(Refused):
+            credit.capture("c1", "call", {ALICE: Credits(-40), PLATFORM: Credits(40)})
+        assert [100, 0] == balances(credit, ALICE, PLATFORM)
+
+    @pytest.mark.parametrize("lines", [{ALICE: Credits(-61), PLATFORM: Credits(61)}, {ALICE: Credits(-5)}])
+    def test_a_capture_beyond_its_hold_or_unbalanced_is_refused(self, credit: OperatedCredits, lines: dict[str, Credits]) -> None:
+        """The hold stays, so that the right amount can still be captured."""
+        grant(credit, 100)
+        credit.authorise("c1", ALICE, Credits(60))
+        with pytest.raises(Invalid):
+            credit.capture("c1", "call", lines)
+        assert Account(ALICE, Credits(100), Credits(60)) == credit.account(ALICE)
+
     # ------------------------------------------------------------ charges
 
     def test_a_charge_posts_the_difference(self, credit: OperatedCredits) -> None:
@@ -251,7 +288,8 @@ class CreditsContract:
         charged(credit, a_charge(60_000, org=30, platform=3))
         first, second = credit.journal(ALICE)
         assert Entry(first.seq, first.at, first.transaction, ALICE, Credits(100), "grant", "grant-1", "", Span(0), "welcome") == first
-        assert Entry(second.seq, first.at, second.transaction, ALICE, Credits(-33), "charge", "uid-1", "job-1/1", Span(60_000)) == second
+        assert first.at <= second.at
+        assert Entry(second.seq, second.at, second.transaction, ALICE, Credits(-33), "charge", "uid-1", "job-1/1", Span(60_000)) == second
         (line,) = credit.journal("org")
         assert (second.transaction, Credits(30)) == (line.transaction, line.amount)
         assert first.transaction < second.transaction
@@ -267,6 +305,18 @@ class CreditsContract:
             found += [entry.key for entry in page]
             after = page[-1].seq
         assert [f"a{number}" for number in range(5)] == found
+
+    def test_turnover_is_summed_by_kind_and_time(self, credit: OperatedCredits) -> None:
+        """A statement begins where the one before it ended: what is dated on the border counts once."""
+        grant(credit, 100)
+        charged(credit, a_charge(10, org=30, platform=3), a_charge(20, org=40, platform=3))
+        at = credit.journal(ALICE)[0].at
+        everything = {"grant": Credits(100), "charge": Credits(-43)}
+        assert everything == credit.turnover(ALICE, Instant(0), credit.journal(ALICE)[-1].at + Span(1))
+        assert {} == credit.turnover(ALICE, Instant(0), at)
+        assert {} == credit.turnover("user:bob", Instant(0), Instant(2**50))
+        later = credit.turnover(ALICE, at, Instant(2**50))
+        assert everything == later
 
     # ------------------------------------------------------------ many at once
 
@@ -309,6 +359,31 @@ class TestMemoryCredits(CreditsContract):
     @pytest.fixture
     def credit(self) -> MemoryCredits:
         return MemoryCredits(ManualClock())
+
+
+class TestRemoteCredits(CreditsContract, SharedCreditsContract):
+    """Over HTTP, against the process that sites run."""
+
+    @pytest.fixture
+    def service(self, tmp_path: Path) -> Iterator[CreditsProcess]:
+        """Whatever a test did, the journal is proved at its end."""
+        made = CreditsProcess(tmp_path)
+        made.start()
+        try:
+            yield made
+        finally:
+            made.kill()
+        with closing(open_credits(tmp_path)) as database:
+            assert "" == SqliteCredits(database, ManualClock()).verify().fault
+
+    @pytest.fixture
+    def address(self, service: CreditsProcess) -> str:
+        return service.url
+
+    @pytest.fixture
+    def credit(self, service: CreditsProcess) -> Iterator[RemoteCredits]:
+        with closing(line_to_credits(service.url, TOKEN)) as line:
+            yield RemoteCredits(line)
 
 
 class TestSqliteCredits(CreditsContract, SharedCreditsContract):

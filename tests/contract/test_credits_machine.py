@@ -72,6 +72,15 @@ class CreditsMachine(RuleBasedStateMachine):
     def void(self, key: str) -> None:
         self.both(lambda service: service.void(key))
 
+    @rule(key=KEYS, account=st.sampled_from(["user:alice", "user:bob"]), amount=AMOUNTS)
+    def capture(self, key: str, account: str, amount: int) -> None:
+        self.both(lambda service: service.capture(key, "call", {account: Credits(-amount), "platform": Credits(amount)}, "memo"))
+
+    @rule(account=st.sampled_from(ACCOUNTS), since=st.integers(0, 2000), length=st.integers(0, 2000))
+    def turnover(self, account: str, since: int, length: int) -> None:
+        began = ManualClock().now() + Span(since)
+        self.both(lambda service: service.turnover(account, began, began + Span(length)))
+
     @rule(charges=st.lists(CHARGES, max_size=5))
     def charge(self, charges: list[Charge]) -> None:
         self.both(lambda service: service.charge(charges))

@@ -25,7 +25,7 @@ class _Hold:
 
 
 class MemoryCredits:
-    """`ports.credits.CreditService`."""
+    """`ports.credits.OperatedCredits`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -73,10 +73,7 @@ class MemoryCredits:
             return tuple(self._charge(each) for each in charges)
 
     def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
-        if kind == "charge" or not kind or not key:
-            raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind")
-        if not lines or sum(amount.micro for amount in lines.values()) != 0:
-            raise Invalid("A posting has lines, and they sum to zero.", "lines")
+        _check_posting(key, kind, lines)
         with self._lock:
             if key in self._posted:
                 return False
@@ -84,9 +81,30 @@ class MemoryCredits:
             self._append(kind, key, list(lines.items()), memo=memo)
             return True
 
+    def capture(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        _check_posting(key, kind, lines)
+        with self._lock:
+            hold = self._holds.get(key)
+            if hold is not None and not hold.open and key in self._posted:
+                return False
+            if hold is None or not hold.open:
+                raise Refused("There is no open hold of that key.", "key")
+            if -lines.get(hold.account, ZERO).micro > hold.amount.micro:
+                raise Invalid("More would be captured than is held.", "lines")
+            self.void(key)
+            return self.post(key, kind, lines, memo)
+
     def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
         with self._lock:
             return tuple(entry for entry in self._journal[after:] if entry.account == account)[:limit]
+
+    def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
+        with self._lock:
+            found: dict[str, Credits] = {}
+            for entry in self._journal:
+                if entry.account == account and since <= entry.at < until:
+                    found[entry.kind] = found.get(entry.kind, ZERO) + entry.amount
+            return found
 
     # ------------------------------------------------------------ inside the lock
 
@@ -114,6 +132,13 @@ class MemoryCredits:
         for account, amount in lines:
             self._journal.append(Entry(len(self._journal) + 1, at, transaction, account, amount, kind, key, run, until, memo))
             self._balances[account] = self._balances.get(account, ZERO) + amount
+
+
+def _check_posting(key: str, kind: str, lines: dict[str, Credits]) -> None:
+    if kind == "charge" or not kind or not key:
+        raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind")
+    if not lines or sum(amount.micro for amount in lines.values()) != 0:
+        raise Invalid("A posting has lines, and they sum to zero.", "lines")
 
 
 def _sum(totals: dict[str, Credits]) -> Credits:

@@ -134,6 +134,12 @@ class SimCredits:
     def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
         return self._faults.io("credits.journal", lambda: self._real.journal(account, after, limit))
 
+    def capture(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        return self._faults.io("credits.capture", lambda: self._real.capture(key, kind, lines, memo))
+
+    def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
+        return self._faults.io("credits.turnover", lambda: self._real.turnover(account, since, until))
+
 
 class SimTariffs:
     """`ports.tariffs.Tariffs`."""

@@ -7,8 +7,6 @@ import io
 
 import attrs
 
-from adapters.sqlite.metering import SqliteMetering
-from adapters.sqlite.schema import open_credits
 from core.tick import tick
 from ports.credits import Charge, user_account
 from ports.units import Credits, Span
@@ -88,7 +86,7 @@ def test_status_tick_and_bill_agree_on_what_runs(make: Make) -> None:
     gateway.look()
     status = gateway.get(f"/v1/jobs/{job.id}/status").json()
     (listed,) = gateway.get("/v1/jobs").json()["jobs"]
-    tick(gateway.house, SqliteMetering(open_credits(gateway.folder)))
+    tick(gateway.house)
     posted = [entry for entry in gateway.get("/v1/usage").json()["entries"] if entry["job"] == job.id]
     assert (1_234_567, "2.743482") == (status["ran_ms"], status["charged"])
     assert [(1_234_567, "-2.743482")] == [(entry["ran_ms"], entry["amount"]) for entry in posted]
