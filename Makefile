@@ -21,7 +21,7 @@ SEED ?= 1
 STEPS ?= 20000
 TYPED := $(strip ports core adapters runtimes gridweave_controller sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
-.PHONY: help venv demo test crash simulate simulate-long ledger-long soak check lint types walls format bench pins clean new-venv
+.PHONY: help venv demo test crash simulate simulate-long ledger-long money-long soak check lint types walls format bench pins clean new-venv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
@@ -62,6 +62,11 @@ simulate-long: $(INSTALLED) ## ten seeds of a million steps (hours)
 ledger-long: $(INSTALLED) ## ten seeds of a million random operations on the ledger (an hour or two)
 	@LEDGER_STEPS=1000000 LEDGER_SEEDS=10 $(STEP) 'Ledger, ten seeds of a million operations' $(BIN)/python -m pytest -s --timeout=0 \
 	    -n $(WORKERS) tests/properties/test_ledger.py -k seeded
+
+money-long: $(INSTALLED) ## ten random histories of money of a million steps, and 10,000 ticks over a faulty wire (an hour or two)
+	@$(STEP) 'Money, ten seeds of a million steps' $(BIN)/python -m tests.money.history --seeds 10 --steps 1000000
+	@MONEY_TICKS=10000 $(STEP) 'Money, 10,000 ticks over a faulty wire' $(BIN)/python -m pytest tests/money/test_faulty_service.py \
+	    -k change_no_total
 
 soak: $(INSTALLED) ## 50,000 short jobs, and whether memory stays flat (about an hour)
 	@$(STEP) 'Soak' $(BIN)/python -m benchmarks.soak

@@ -25,6 +25,7 @@ from ports.units import Credits
 from runtimes import failpoints
 from runtimes.clock_offset import clock_of
 from runtimes.credits.server import CreditsServer
+from runtimes.failpoints import Failpoints
 from runtimes.http.server import listen
 from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.settings import WrongSettingsError, load
@@ -118,7 +119,8 @@ def plan(user: str, name: str) -> int:
 def _journal() -> Iterator[SqliteCredits]:
     settings = load(os.environ).settings
     with closing(open_credits(state_folder(settings.state_dir))) as database:
-        yield SqliteCredits(database, clock_of(os.environ, SystemClock()))
+        credits, points = SqliteCredits(database, clock_of(os.environ, SystemClock())), Failpoints.read(os.environ)
+        yield credits if points is None else points.wrapped(credits, "credits")
 
 
 def main() -> int:
