@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from runtimes.http.bodies import views
+from runtimes.http.bodies import prices, views
 from runtimes.http.bodies.jobs import EstimateBody, SubmitBody
 from runtimes.http.routes.blobs import Stored
 from runtimes.http.routes.nodes import NodeBody
@@ -60,6 +60,9 @@ _ID = Param("id", "path", {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,6
 _KEY = Param("Idempotency-Key", "header", {"type": "string", "pattern": "^[!-~]{1,255}$"}, "Same key and body: same job.")
 _LAST = Param("Last-Event-ID", "header", {"type": "string", "pattern": "^[0-9]{1,15}$"}, "Byte offset to go on from.")
 _RANGE = Param("Range", "header", {"type": "string", "pattern": "^bytes=[0-9]+-[0-9]*$"}, "One range of bytes.")
+_MATCH = Param(
+    "If-Match", "header", {"type": "string", "pattern": '^"[0-9]{1,15}"$'}, "The ETag with which the prices were read; it must be sent."
+)
 _LIST = (
     Param("phase", "query", {"type": "string"}, "Phases, separated by commas."),
     Param("name", "query", {"type": "string", "maxLength": 63}, "Jobs of that name."),
@@ -188,6 +191,57 @@ OPERATIONS = (
         None,
         _PAGE,
         (406,),
+    ),
+    Operation(
+        "get",
+        "/v1/admin/gpu-pricing",
+        "gpu_pricing",
+        "For admins: rates of org's hardware, and who has changed them.",
+        (Answer(200, "The rates.", prices.GpuPricesView),),
+    ),
+    Operation(
+        "put",
+        "/v1/admin/gpu-pricing",
+        "set_gpu_pricing",
+        "For admins: change them, for what is placed from then on.",
+        (Answer(200, "The rates.", prices.GpuPricesView),),
+        prices.GpuPricingBody,
+        (_MATCH,),
+        (412, 413, 415, 428),
+    ),
+    Operation(
+        "get",
+        "/v1/admin/revenue-splits",
+        "revenue_splits",
+        "For admins: the platform's shares of rentals and paid calls.",
+        (Answer(200, "The shares.", prices.RevenueSplitsView),),
+    ),
+    Operation(
+        "put",
+        "/v1/admin/revenue-splits",
+        "set_revenue_splits",
+        "For admins: change them, for what is placed from then on.",
+        (Answer(200, "The shares.", prices.RevenueSplitsView),),
+        prices.RevenueSplitsBody,
+        (_MATCH,),
+        (412, 413, 415, 428),
+    ),
+    Operation(
+        "get",
+        "/v1/provider/pricing",
+        "provider_pricing",
+        "For providers: the rates of one's own hardware.",
+        (Answer(200, "The rates.", prices.ProviderPricesView),),
+    ),
+    Operation(
+        "put",
+        "/v1/provider/pricing",
+        "set_provider_pricing",
+        "For providers: change them, for what is placed from then on.",
+        (Answer(200, "The rates.", prices.ProviderPricesView),),
+        prices.ProviderPricingBody,
+        (_MATCH,),
+        (412, 413, 415, 428),
     ),
     Operation("get", "/v1/account", "account", "The caller's balance.", (Answer(200, "The account.", views.AccountView),)),
     Operation("get", "/", "front", "Where to begin.", (Answer(200, "A page.", "text/html"),), open=True),
