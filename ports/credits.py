@@ -26,6 +26,7 @@ def owner_account(owner: str) -> str:
     return owner
 
 
+BEGINNING, END = Instant(-(2**53)), Instant(2**53)  # of all time
 PLATFORM = "platform"
 ISSUE = "issue"
 PAID_OUT = "payout"
@@ -131,8 +132,10 @@ class CreditService(Protocol):
         """
         ...
 
-    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
-        """Entries of one account with `seq` above `after`, oldest first."""
+    def journal(
+        self, account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END
+    ) -> tuple[Entry, ...]:
+        """Entries of one account with `seq` above `after`, oldest first, dated from `since` on and before `until`."""
         ...
 
     def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:

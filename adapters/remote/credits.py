@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adapters.remote.line import Line
-from ports.credits import Account, Charge, ChargeAnswer, Entry, HoldAnswer, OperatedCredits
+from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, Entry, HoldAnswer, OperatedCredits
 from ports.units import Credits, Instant
 
 WHAT = "the credit service"
@@ -54,8 +54,10 @@ class RemoteCredits:
         captured: bool = self._line.call("credits", OperatedCredits.capture, key, kind, lines, memo)
         return captured
 
-    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
-        entries: tuple[Entry, ...] = self._line.call("credits", OperatedCredits.journal, account, after, limit)
+    def journal(
+        self, account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END
+    ) -> tuple[Entry, ...]:
+        entries: tuple[Entry, ...] = self._line.call("credits", OperatedCredits.journal, account, after, limit, since, until)
         return entries
 
     def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:

@@ -7,7 +7,7 @@ only the difference to the highest totals seen, a hold and a one-off posting are
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
@@ -16,7 +16,7 @@ from adapters.sqlite.audit import Audit, audit
 from adapters.sqlite.database import Database
 from adapters.sqlite.payouts import Payout, due, pay
 from ports.clock import Clock
-from ports.credits import Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
+from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
 from ports.errors import Invalid, KeyReused, Refused
 from ports.units import Credits, Instant, Span
 
@@ -138,9 +138,11 @@ class SqliteCredits:
         db.execute("INSERT INTO posted VALUES (?)", (key,))
         return True
 
-    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
+    def journal(
+        self, account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END
+    ) -> tuple[Entry, ...]:
         with self._database.read() as db:
-            return journal.entries(db, account, after, limit)
+            return journal.entries(db, account, after, limit, since, until)
 
     def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
         with self._database.read() as db:
@@ -155,6 +157,11 @@ class SqliteCredits:
                 "SELECT seq, at, uid, run, until, detail FROM alarms WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
             ).fetchall()
         return tuple(Alarm(seq, Instant(at), uid, run, Span(until), detail) for seq, at, uid, run, until, detail in rows)
+
+    def export(self, since: Instant = BEGINNING, until: Instant = END) -> Iterator[Entry]:
+        """Every entry of every account, oldest first, as it was at one moment."""
+        with self._database.snapshot() as db:
+            yield from journal.all_entries(db, since, until)
 
     def payouts(self, until: Instant, dry_run: bool = False) -> tuple[Payout, ...]:
         """Post to every provider what he has earned before `until` and not been paid; the same again pays nothing.

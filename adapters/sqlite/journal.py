@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ports.credits import Entry
 from ports.errors import Invalid
@@ -68,12 +68,23 @@ def chained(before: bytes, row: Row) -> bytes:
     return hashlib.sha256(before + json.dumps(row, separators=(",", ":")).encode()).digest()
 
 
-def entries(db: sqlite3.Connection, account: str, after: int, limit: int) -> tuple[Entry, ...]:
-    rows = db.execute(f"SELECT {COLUMNS} FROM journal WHERE account = ? AND seq > ? ORDER BY seq LIMIT ?", (account, after, limit))  # noqa: S608
-    return tuple(
-        Entry(seq, Instant(at), posting, name, Credits(amount), kind, key, run, Span(until), memo)
-        for seq, at, posting, name, amount, kind, key, run, until, memo in rows
+def entries(db: sqlite3.Connection, account: str, after: int, limit: int, since: Instant, until: Instant) -> tuple[Entry, ...]:
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM journal WHERE account = ? AND seq > ? AND at >= ? AND at < ? ORDER BY seq LIMIT ?",  # noqa: S608
+        (account, after, since.ms, until.ms, limit),
     )
+    return tuple(_entry(row) for row in rows)
+
+
+def all_entries(db: sqlite3.Connection, since: Instant, until: Instant) -> Iterator[Entry]:
+    """Of every account, one after another, within a snapshot."""
+    wanted = f"SELECT {COLUMNS} FROM journal WHERE at >= ? AND at < ? ORDER BY seq"  # noqa: S608
+    yield from (_entry(row) for row in db.execute(wanted, (since.ms, until.ms)))
+
+
+def _entry(row: Row) -> Entry:
+    seq, at, posting, name, amount, kind, key, run, ran, memo = row
+    return Entry(seq, Instant(at), posting, name, Credits(amount), kind, key, run, Span(ran), memo)
 
 
 def turnover(db: sqlite3.Connection, account: str, since: Instant, until: Instant) -> dict[str, Credits]:

@@ -5,6 +5,7 @@ Started without a command it serves, on port 8300. The other commands work on th
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from adapters.local.clock import SystemClock
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
 from ports import months
-from ports.credits import ISSUE, user_account
+from ports.credits import BEGINNING, END, ISSUE, Entry, user_account
 from ports.errors import GridweaveError, Refused, Unavailable
 from ports.units import Credits
 from runtimes import failpoints
@@ -94,6 +95,38 @@ def payout(
     total = sum((each.amount for each in found), start=Credits(0))
     print(f"{'would be' if dry_run else 'are'} paid: {total} credits to {len(found)} provider(s)")
     return 0
+
+
+@app.command
+def export(
+    *,
+    month: Annotated[str | None, Parameter(help='Only that month of UTC, such as "2026-11".')] = None,
+    account: Annotated[str | None, Parameter(help="Only entries of that account, such as user:alice, provider:acme or org.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="", help="JSON, one entry a line, in place of CSV.")] = False,
+) -> int:
+    """Print the journal, oldest first, as CSV; amounts are micro-credits. The amounts of each transaction sum to zero."""
+    span = months.Month.parse(month) if month is not None else None
+    with _journal() as credits:
+        found = credits.export(*((span.begin, span.end) if span is not None else (BEGINNING, END)))
+        rows = (_row(each) for each in found if account in (None, each.account))
+        if as_json:
+            for row in rows:
+                print(json.dumps(row))
+            return 0
+        writer = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return 0
+
+
+_COLUMNS = ("seq", "at", "transaction", "account", "amount", "kind", "key", "run", "ran_ms", "memo")
+
+
+def _row(entry: Entry) -> dict[str, str | int]:
+    at = months.moment(entry.at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    amount, ran = entry.amount.micro, entry.until.ms
+    values = (entry.seq, at, entry.transaction, entry.account, amount, entry.kind, entry.key, entry.run, ran, entry.memo)
+    return dict(zip(_COLUMNS, values, strict=True))
 
 
 @app.command

@@ -12,9 +12,10 @@ import falcon
 from attrs import frozen
 
 from ports import cloudevents
-from ports.credits import ISSUE, Entry, OperatedCredits
+from ports.credits import BEGINNING, END, ISSUE, Entry, OperatedCredits
 from ports.errors import Invalid
 from ports.metering import Metering, Usage
+from ports.units import Instant
 from runtimes.control.app import Function, app_of, json_of, say, table_of
 from runtimes.credits.document import document
 
@@ -40,8 +41,8 @@ class Books:
 def functions(books: Books) -> dict[str, dict[str, Function]]:
     table = table_of(OperatedCredits, books.credits)
 
-    def journal(account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
-        return books.credits.journal(account, after, min(limit, MOST_ENTRIES))
+    def journal(account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END) -> tuple[Entry, ...]:
+        return books.credits.journal(account, after, min(limit, MOST_ENTRIES), since, until)
 
     return {"credits": {**table, "journal": Function(table["journal"].method, journal)}}
 

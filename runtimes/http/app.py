@@ -61,6 +61,7 @@ def _add_routes(app: falcon.asgi.App[Any, Any], services: Services) -> None:
         "/v1/admin/revenue-splits": prices.Splits(services),
         "/v1/provider/pricing": prices.ProviderPricing(services),
         "/v1/usage": money.Usage(services),
+        "/v1/statement": money.Statements(services),
         "/v1/account": money.Account(services),
         "/healthz": health.Health(services),
         "/readyz": health.Ready(services),

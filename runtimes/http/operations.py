@@ -81,9 +81,11 @@ _LOG = (
     Param("limit", "query", _whole(1, 8 * 1024 * 1024, 1024 * 1024), "Most bytes."),
     Param("follow", "query", {"type": "boolean", "default": False}, "Stream server-sent events until the job has ended."),
 )
+_MONTH = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$"}
 _PAGE = (
     Param("after", "query", _whole(0, 10**15, 0), "Postings after this number."),
     Param("limit", "query", _whole(1, 10_000, 1000), "Most postings."),
+    Param("month", "query", _MONTH, 'Those of that month of UTC alone, such as "2026-11".'),
 )
 _WAIT = Param("wait", "query", {"type": "number", "minimum": 0, "maximum": 300, "default": 0}, "Seconds to wait for the end.")
 
@@ -242,6 +244,16 @@ OPERATIONS = (
         prices.ProviderPricingBody,
         (_MATCH,),
         (412, 413, 415, 428),
+    ),
+    Operation(
+        "get",
+        "/v1/statement",
+        "statement",
+        "A month of the caller's accounts; as CSV by Accept: text/csv.",
+        (Answer(200, "Opening, sums by kind, closing.", views.StatementsView, ("text/csv",)),),
+        None,
+        (Param("month", "query", _MONTH, 'Such as "2026-11", in UTC; it must be given.'),),
+        (406,),
     ),
     Operation("get", "/v1/account", "account", "The caller's balance.", (Answer(200, "The account.", views.AccountView),)),
     Operation("get", "/", "front", "Where to begin.", (Answer(200, "A page.", "text/html"),), open=True),

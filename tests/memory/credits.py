@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import islice
 
 from attrs import frozen
 
 from ports.clock import Clock
-from ports.credits import Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
+from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
 from ports.errors import Invalid, KeyReused, Refused
 from ports.units import Credits, Instant, Span
 from ports.workloads import RunId
@@ -94,9 +95,12 @@ class MemoryCredits:
             self.void(key)
             return self.post(key, kind, lines, memo)
 
-    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
+    def journal(
+        self, account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END
+    ) -> tuple[Entry, ...]:
         with self._lock:
-            return tuple(entry for entry in self._journal[after:] if entry.account == account)[:limit]
+            found = (entry for entry in self._journal[after:] if entry.account == account and since <= entry.at < until)
+            return tuple(islice(found, limit))
 
     def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
         with self._lock:

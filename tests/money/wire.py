@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-from ports.credits import Account, Charge, ChargeAnswer, ChargeState, CreditService, Entry, HoldAnswer
+from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, ChargeState, CreditService, Entry, HoldAnswer
 from ports.errors import Unavailable
 from ports.metering import Metering, Usage
 from ports.units import Credits, Instant
@@ -88,8 +88,10 @@ class WiredCredits:
     def capture(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
         return self.wire.carry(lambda: self.real.capture(key, kind, lines, memo))
 
-    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
-        return self.real.journal(account, after, limit)
+    def journal(
+        self, account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END
+    ) -> tuple[Entry, ...]:
+        return self.real.journal(account, after, limit, since, until)
 
     def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
         return self.real.turnover(account, since, until)

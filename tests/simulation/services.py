@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 
 from ports.blobs import BlobInfo, Grant
-from ports.credits import Account, Charge, ChargeAnswer, Entry, HoldAnswer
+from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, Entry, HoldAnswer
 from ports.metering import Usage
 from ports.nodes import NodeRecord
 from ports.tariffs import Tariff
@@ -131,8 +131,10 @@ class SimCredits:
     def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
         return self._faults.io("credits.post", lambda: self._real.post(key, kind, lines, memo))
 
-    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
-        return self._faults.io("credits.journal", lambda: self._real.journal(account, after, limit))
+    def journal(
+        self, account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END
+    ) -> tuple[Entry, ...]:
+        return self._faults.io("credits.journal", lambda: self._real.journal(account, after, limit, since, until))
 
     def capture(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
         return self._faults.io("credits.capture", lambda: self._real.capture(key, kind, lines, memo))

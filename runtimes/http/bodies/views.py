@@ -240,6 +240,27 @@ class Usage:
 
 
 @frozen
+class StatementView:
+    """opening + the sums of kinds = closing."""
+
+    account: str
+    opening: str
+    kinds: dict[str, str]
+    closing: str
+
+
+@frozen
+class StatementsView:
+    """month: of the zone, from begin on and before end. One for each account of the caller."""
+
+    month: str
+    zone: str
+    begin: str | None
+    end: str | None
+    statements: list[StatementView]
+
+
+@frozen
 class AccountView:
     """held: set aside for unfinished jobs. available: balance less held."""
 

@@ -10,7 +10,10 @@ import falcon.asgi
 from attrs import asdict, frozen
 
 from core.callers import Caller, Role
-from ports.credits import Entry, owner_account, user_account
+from core.owners import provider
+from core.statements import Statement, statement
+from ports.credits import BEGINNING, END, Entry, owner_account, user_account
+from ports.months import ZONE, Month
 from ports.units import Credits
 from runtimes.http.bodies import views
 from runtimes.http.identity import caller_of
@@ -44,11 +47,12 @@ class Usage:
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         """The caller's postings, oldest first; a provider's earnings are among them. CSV if the client prefers it."""
         caller = caller_of(req)
-        query = Query(req, ("after", "limit"))
+        query = Query(req, ("after", "limit", "month"))
         after, limit = query.whole("after", 0, 0, 10**15), query.whole("limit", 1000, 1, 10_000)
+        month = Month.parse(query.text("month")) if query.text("month") else None
         entries: list[Entry] = []
         if self.services.house.terms.credits_enabled:
-            entries = await self.services.pools.credits.run(self._read, caller, after, limit)
+            entries = await self.services.pools.credits.run(self._read, caller, after, limit, month)
         found = [_view(entry) for entry in entries]
         cursor = entries[-1].seq if entries else after
         resp.set_header("Vary", "Accept")
@@ -59,12 +63,54 @@ class Usage:
             return
         resp.data = views.encode(views.Usage(found, cursor))
 
-    def _read(self, caller: Caller, after: int, limit: int) -> list[Entry]:
-        accounts = [user_account(caller.user)]
-        if caller.role is Role.PROVIDER:
-            accounts.append(owner_account(f"provider:{caller.user}"))
+    def _read(self, caller: Caller, after: int, limit: int, month: Month | None) -> list[Entry]:
+        when = (BEGINNING, END) if month is None else (month.begin, month.end)
         journal = self.services.house.credits.journal
-        return sorted((entry for name in accounts for entry in journal(name, after, limit)), key=lambda entry: entry.seq)[:limit]
+        found = (entry for name in _accounts(caller) for entry in journal(name, after, limit, *when))
+        return sorted(found, key=lambda entry: entry.seq)[:limit]
+
+
+@frozen
+class Statements:
+    services: Services
+
+    async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """The caller's accounts over a month: opening, what came and went by kind, closing. CSV if the client prefers it."""
+        caller = caller_of(req)
+        month = Month.parse(Query(req, ("month",)).text("month"))
+        found: list[Statement] = []
+        if self.services.house.terms.credits_enabled:
+            found = await self.services.pools.credits.run(self._read, caller, month)
+        said = [_statement_view(each) for each in found]
+        resp.set_header("Vary", "Accept")
+        if req.client_prefers(["application/json", "text/csv"]) == "text/csv":
+            resp.content_type = "text/csv; charset=utf-8"
+            resp.data = _statement_csv(said)
+            return
+        span = views.instant(month.begin), views.instant(month.end)
+        resp.data = views.encode(views.StatementsView(str(month), ZONE, *span, said))
+
+    def _read(self, caller: Caller, month: Month) -> list[Statement]:
+        return [statement(self.services.house.credits, name, month) for name in _accounts(caller)]
+
+
+def _accounts(caller: Caller) -> list[str]:
+    """His own, and what his hardware earns."""
+    return [user_account(caller.user), *([owner_account(provider(caller.user))] if caller.role is Role.PROVIDER else [])]
+
+
+def _statement_view(of: Statement) -> views.StatementView:
+    return views.StatementView(of.account, str(of.opening), {kind: str(amount) for kind, amount in of.kinds.items()}, str(of.closing))
+
+
+def _statement_csv(statements: list[views.StatementView]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(("account", "line", "amount"))
+    for each in statements:
+        lines = (("opening", each.opening), *each.kinds.items(), ("closing", each.closing))
+        writer.writerows((each.account, line, amount) for line, amount in lines)
+    return text.getvalue().encode()
 
 
 def _view(entry: Entry) -> views.EntryView:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
 import attrs
+import pytest
 
 from core.tick import tick
 from ports.credits import Charge, user_account
+from ports.months import Month
 from ports.units import Credits, Span
 from ports.workloads import RunId
+from tests.contract.samples import a_charge
 from tests.unit.http.conftest import ALICE, Gateway, Make
 
 MONEY = {"balance": "18.499999", "held": "8.000000", "available": "10.499999"}
@@ -112,3 +116,48 @@ def test_a_job_that_has_ended_shows_its_final_charge_and_holds_nothing(make: Mak
     gateway.look()
     after = gateway.get(f"/v1/jobs/{job.id}/status").json()
     assert ("8.000000", "0.000000", 1500, "0.000000") == tuple(after[name] for name in ("hold", "held", "ran_ms", "charged"))
+
+
+def line(said: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(said[name] for name in ("account", "opening", "kinds", "closing"))
+
+
+def test_a_month_begins_with_what_the_one_before_ended_with(make: Make) -> None:
+    """Statements that do not join up prove nothing."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 20)
+    gateway.house.credits.charge([a_charge(3_600_000, provider_alice=5, org=1)])
+    provider = ALICE | {"X-User-Role": "provider"}
+    month = Month.of(gateway.house.clock.now())
+    said = gateway.get(f"/v1/statement?month={month}", provider).json()
+    mine, earned = said["statements"]
+    assert ("UTC", str(month)) == (said["zone"], said["month"])
+    assert ("user:alice", "0.000000", {"charge": "-0.000006", "grant": "20.000000"}, "19.999994") == line(mine)
+    assert ("provider:alice", "0.000000", {"charge": "0.000005"}, "0.000005") == line(earned)
+    after = gateway.get(f"/v1/statement?month={month.next}", provider).json()["statements"]
+    assert [("19.999994", {}, "19.999994"), ("0.000005", {}, "0.000005")] == [line(each)[1:] for each in after]
+    assert 1 == len(gateway.get(f"/v1/statement?month={month}").json()["statements"]), "nobody else's hardware is a user's business"
+    text = gateway.get(f"/v1/statement?month={month}", provider | {"Accept": "text/csv"}).text.splitlines()
+    assert ["account,line,amount", "user:alice,opening,0.000000"] == text[:2]
+    assert "provider:alice,closing,0.000005" == text[-1]
+
+
+def test_postings_of_a_month_add_up_to_its_statement(make: Make) -> None:
+    """Whoever checks the sum by hand comes to the same."""
+    gateway = make(credits_enabled=True)
+    gateway.pay("alice", 20)
+    gateway.house.credits.charge([a_charge(3_600_000, org=1_234_567)])
+    month = Month.of(gateway.house.clock.now())
+    entries = gateway.get(f"/v1/usage?month={month}").json()["entries"]
+    (said,) = gateway.get(f"/v1/statement?month={month}").json()["statements"]
+    assert Credits.parse(said["closing"]).micro == sum(Credits.parse(each["amount"]).micro for each in entries)
+    assert [] == gateway.get(f"/v1/usage?month={month.next}").json()["entries"]
+
+
+@pytest.mark.parametrize("month", ["", "2026-13", "last", "2026-11-01"])
+def test_what_is_no_month_is_refused(make: Make, month: str) -> None:
+    """The statement of another month would be believed."""
+    gateway = make(credits_enabled=True)
+    refused = gateway.get(f"/v1/statement?month={month}")
+    assert (400, "month") == (refused.status_code, refused.json()["field"])
