@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from core.callers import Caller
+from core.callers import Caller, Plan
 from core.funding import fund
 from core.house import House
 from core.inventory import Fleet
 from core.names import job_id
 from core.owners import pools
 from core.quotes import check_fits, quote
+from ports.credits import user_account
 from ports.errors import AlreadyExists, Conflict, KeyReused, Unavailable, VersionMismatch
 from ports.units import Rate, Span
 from ports.workloads import FUNDED, Ask, BlobRef, ConditionStatus, Environment, Job, JobSpec, JobStatus
@@ -64,6 +65,7 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) 
     earlier = house.workloads.get(name)
     if earlier is not None:
         return _replay(house, earlier, submission, fleet)
+    caller = _as_known(house, caller)
     check_versions(house, fleet, submission.python, submission.cloudpickle)
     wanted = pools(caller.user, caller.plan, submission.ask.owner)
     check_fits(fleet, submission.ask, wanted)
@@ -95,6 +97,13 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) 
             raise
         return _replay(house, earlier, submission, fleet)
     return Submitted(fund(house, created), True, given.rate)
+
+
+def _as_known(house: House, caller: Caller) -> Caller:
+    """With the plan that the credit service knows, where that is the narrower one."""
+    if not house.terms.credits_enabled or caller.plan is Plan.FREE:
+        return caller
+    return caller.narrowed(house.credits.account(user_account(caller.user)).plan)
 
 
 def check_versions(house: House, fleet: Fleet, python: str, cloudpickle: str) -> None:

@@ -36,6 +36,7 @@ class Account:
         if enabled:
             account = await self.services.pools.credits.run(self.services.house.credits.account, user_account(caller.user))
             balance, held = account.balance, account.held
+            caller = caller.narrowed(account.plan)
         money = (str(balance), str(held), str(balance - held))
         resp.data = views.encode(views.AccountView(caller.user, caller.plan.value, *money, enabled))
 

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
+from adapters.sqlite.credits import SqliteCredits
 from core.tick import tick
 from ports.credits import Charge, user_account
 from ports.months import Month
@@ -161,3 +162,23 @@ def test_what_is_no_month_is_refused(make: Make, month: str) -> None:
     gateway = make(credits_enabled=True)
     refused = gateway.get(f"/v1/statement?month={month}")
     assert (400, "month") == (refused.status_code, refused.json()["field"])
+
+
+@pytest.mark.parametrize(
+    ("known", "said", "counts"), [("free", "paid", "free"), ("paid", "free", "free"), ("", "paid", "paid"), ("paid", "paid", "paid")]
+)
+def test_the_platforms_word_narrows_the_plan_and_never_widens_it(make: Make, known: str, said: str, counts: str) -> None:
+    """Whoever forges a header gets no provider's hardware by it."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("L4-24GB", 24), owner="provider:acme")
+    gateway.node("n2", ("L4-24GB", 24))
+    gateway.pay("alice", 1_000)
+    if known:
+        credits = gateway.house.credits
+        assert isinstance(credits, SqliteCredits)
+        credits.set_plan("alice", known)
+    headers = ALICE | {"X-User-Plan": said}
+    assert counts == gateway.get("/v1/account", headers).json()["plan"]
+    pools = gateway.post("/v1/jobs/estimate", headers, json={"vram": "8GB"}).json()["pools"]
+    assert (["org"] if counts == "free" else ["providers", "org"]) == pools
+    assert counts == gateway.submit(headers).spec.plan
