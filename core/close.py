@@ -40,7 +40,8 @@ def close(house: House, job: Job) -> Job:
         charged = sum_of(answers)
         house.credits.void(job.uid)
         accepted = [charge for charge, answer in zip(charges, answers, strict=True) if answer.state is not ChargeState.REFUSED]
-        house.metering.record([usage_of(charge, job, FINAL, now) for charge in accepted])
+        if accepted:
+            house.metering.record([usage_of(charge, job, FINAL, now) for charge in accepted])
     status = lifecycle.closed(job.status, charged, now, job.spec.billed, alarm)
     house.blobs.put(manifest_key(job.id), [manifest(evolve(job, status=status), now)])
     return house.workloads.replace(evolve(job, status=status))

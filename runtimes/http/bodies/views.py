@@ -273,6 +273,78 @@ class AccountView:
 
 
 @frozen
+class OwnNodeView:
+    """runs: that hold slots there now."""
+
+    node: NodeView
+    runs: int
+
+
+@frozen
+class EarningsView:
+    """today, month: earned so far in this day and month of UTC. ever: since the beginning. paid_out: of it."""
+
+    balance: str
+    today: str
+    month: str
+    ever: str
+    paid_out: str
+
+
+@frozen
+class ProviderStatus:
+    """Of the caller's own hardware. earned: None where credits are off."""
+
+    nodes: list[OwnNodeView]
+    runs: int
+    total_mib: int
+    booked_mib: int
+    earned: EarningsView | None
+
+
+@frozen
+class DependencyView:
+    """detail: why it does not answer."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@frozen
+class RoundView:
+    """The newest of its kind in this process. took_ms: how long it took. said: what it did, or why it was cut short."""
+
+    name: str
+    at: str | None
+    took_ms: int
+    said: str
+
+
+@frozen
+class QuarantinedView:
+    """VRAM that a run may still use, on a node that can't be asked."""
+
+    node: str
+    gpu: int
+    mib: int
+    run: str
+
+
+@frozen
+class AdminHealth:
+    """ok: every dependency answers and new work would run. reasons: why it would not. drift: where node records and
+    workloads disagree."""
+
+    ok: bool
+    reasons: list[str]
+    dependencies: list[DependencyView]
+    rounds: list[RoundView]
+    drift: list[str]
+    quarantine: list[QuarantinedView]
+
+
+@frozen
 class Health:
     status: str
     version: str

@@ -93,6 +93,7 @@ class Gateway:
         self.runner = opened.enter_context(asyncio.Runner())
         self.folder = folder
         main, money = open_gridweave(folder), open_credits(folder)
+        self.money = money
         opened.callback(money.close)
         opened.callback(main.close)
         clock = SystemClock()
