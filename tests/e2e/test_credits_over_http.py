@@ -92,6 +92,17 @@ def test_a_job_is_billed_over_http_to_the_micro_credit(site: Site) -> None:
     assert site.verified()["sound"]
 
 
+def test_admins_see_the_last_billing_round(site: Site) -> None:
+    """A biller that has stopped is seen before the money is missed."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+
+    def billed() -> bool:
+        said = httpx.get(f"{site.gateway.url}/v1/admin/health", headers=headers, trust_env=False).json()
+        return bool(said["ok"]) and "billing" in {each["name"] for each in said["rounds"]}
+
+    until(billed, "a round has ended")
+
+
 def test_usage_is_told_tick_by_tick_and_at_the_end(site: Site) -> None:
     """Whoever meters needs no access to anything else."""
     job = spawned_by(site.client, sleeps, 1.2, vram="24GB")
