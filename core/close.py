@@ -13,6 +13,7 @@ from core.charges import totals
 from core.funding import fund
 from core.house import House
 from core.manifest import manifest, manifest_key
+from core.tick import budget_told
 from core.usage import FINAL, usage_of
 from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
 from ports.units import Credits, Span
@@ -42,7 +43,8 @@ def close(house: House, job: Job) -> Job:
         accepted = [charge for charge, answer in zip(charges, answers, strict=True) if answer.state is not ChargeState.REFUSED]
         if accepted:
             house.metering.record([usage_of(charge, job, FINAL, now) for charge in accepted])
-    status = lifecycle.closed(job.status, charged, now, job.spec.billed, alarm)
+    told = budget_told(job, charged, now) or job.status
+    status = lifecycle.closed(told, charged, now, job.spec.billed, alarm)
     house.blobs.put(manifest_key(job.id), [manifest(evolve(job, status=status), now)])
     return house.workloads.replace(evolve(job, status=status))
 

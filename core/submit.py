@@ -17,7 +17,7 @@ from core.owners import pools
 from core.quotes import check_fits, quote
 from ports.credits import user_account
 from ports.errors import AlreadyExists, Conflict, KeyReused, Unavailable, VersionMismatch
-from ports.units import Rate, Span
+from ports.units import Credits, Rate, Span
 from ports.workloads import FUNDED, Ask, BlobRef, ConditionStatus, Environment, Job, JobSpec, JobStatus
 
 TRIES = 10
@@ -25,7 +25,7 @@ TRIES = 10
 
 @frozen
 class Submission:
-    """What came in, well-formed. key: the idempotency key. body_sha256: tells a replay from another body."""
+    """What came in, well-formed. key: the idempotency key. body_sha256: tells a replay from another body. cap: of the cost."""
 
     name: str
     ask: Ask
@@ -39,6 +39,7 @@ class Submission:
     cloudpickle: str
     key: str
     body_sha256: str
+    cap: Credits | None = None
 
 
 @frozen
@@ -87,6 +88,7 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) 
         body_sha256=submission.body_sha256,
         hold=given.hold,
         billed=given.billed,
+        cap=submission.cap,
     )
     status = JobStatus().with_condition(FUNDED, ConditionStatus.UNKNOWN, now, "Authorising")
     try:

@@ -15,11 +15,12 @@ from core.charges import totals
 from core.house import House
 from core.inventory import running_times
 from core.usage import TICK, usage_of
+from ports.budgets import cost, step
 from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
 from ports.metering import Usage
-from ports.units import Credits, Span
-from ports.workloads import LOW_BALANCE, ConditionStatus, Job, JobFilter, Phase, RunState
+from ports.units import Credits, Instant, Span
+from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter, JobStatus, Phase, RunState
 
 BATCH = 500
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
@@ -37,14 +38,28 @@ class Alarm:
 
 
 @frozen
+class CapStep:
+    """A job whose cap is spent by so many per cent or more, told once for each of 50, 80 and 100."""
+
+    workload: str
+    user: str
+    percent: int
+    charged: Credits
+    cap: Credits
+
+
+@frozen
 class Ticked:
-    """What one round did. posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry."""
+    """What one round did. caps: steps of jobs' caps.
+
+    posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry."""
 
     runs: int = 0
     posted: int = 0
     stale: int = 0
     refused: tuple[Alarm, ...] = ()
     flagged: int = 0
+    caps: tuple[CapStep, ...] = ()
 
 
 def tick(house: House) -> Ticked:
@@ -53,6 +68,7 @@ def tick(house: House) -> Ticked:
         return Ticked()
     ran = running_times(house.nodes.list())
     result, dry, unmetered = Ticked(), set[str](), list[Unavailable]()
+    told: tuple[CapStep, ...] = ()
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
@@ -63,6 +79,7 @@ def tick(house: House) -> Ticked:
         for (charge, job), answer in zip(batch, answers, strict=True):
             if answer.balance <= Credits(0):
                 dry.add(job.spec.user)
+            told += _tell_of_cap(house, job, answer)
             result = evolve(
                 result,
                 runs=result.runs + 1,
@@ -70,7 +87,7 @@ def tick(house: House) -> Ticked:
                 stale=result.stale + (answer.state is ChargeState.STALE),
                 refused=result.refused + _alarms(job, charge, answer),
             )
-    result = evolve(result, flagged=sum(_flag(house, user) for user in sorted(dry)))
+    result = evolve(result, caps=told, flagged=sum(_flag(house, user) for user in sorted(dry)))
     if unmetered:
         raise unmetered[0]
     return result
@@ -108,6 +125,31 @@ def _usage(house: House, batch: Sequence[tuple[Charge, Job]], answers: Sequence[
         for (charge, job), answer in zip(batch, answers, strict=True)
         if answer.state is not ChargeState.REFUSED
     ]
+
+
+def _tell_of_cap(house: House, job: Job, answer: ChargeAnswer) -> tuple[CapStep, ...]:
+    """In the job's status. A conflict is left to the next round."""
+    charged = sum((cost(run.price, run.ran) for run in job.status.runs[:-1]), start=answer.charged)
+    marked = budget_told(job, charged, house.clock.now())
+    if marked is None or job.spec.cap is None:
+        return ()
+    try:
+        house.workloads.replace(evolve(job, status=marked))
+    except Conflict:
+        return ()
+    return (CapStep(job.id, job.spec.user, step(charged, job.spec.cap), charged, job.spec.cap),)
+
+
+def budget_told(job: Job, charged: Credits, now: Instant) -> JobStatus | None:
+    """The status that says which part of the cap is spent; None if it says so already, or there is nothing to say."""
+    cap = job.spec.cap
+    if cap is None or not (percent := step(charged, cap)):
+        return None
+    reason, known = f"Spent{percent}", job.status.condition(BUDGET)
+    if known is not None and known.reason == reason:
+        return None
+    message = f"{charged} of at most {cap} credits are spent: {percent} per cent or more."
+    return job.status.with_condition(BUDGET, ConditionStatus.TRUE, now, reason, message)
 
 
 def _flag(house: House, user: str) -> int:

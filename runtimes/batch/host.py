@@ -136,4 +136,6 @@ class Host:
             self._note("billing", began, f"{done.runs} runs, {done.posted} posted, {done.flagged} flagged, {len(done.refused)} refused")
             for alarm in done.refused:
                 log.error("alarm", what="a charge was refused", **asdict(alarm))
+            for cap in done.caps:
+                log.info("budget", workload=cap.workload, user=cap.user, percent=cap.percent, charged=str(cap.charged), cap=str(cap.cap))
             log.debug("billed", runs=done.runs, posted=done.posted, flagged=done.flagged)

@@ -80,7 +80,9 @@ class ResultView:
 @frozen
 class JobView:
     """A job as its user sees it. setup: what the node does while the job is Allocated. ran_ms, charged: so far, while it
-    runs. hold: set aside at submit; held: what of it still is."""
+    runs. cap: the most that it may cost. money_ends_at: when what it runs on is used up, if nothing changes: its cap, or its
+    user's balance; None if it does not run, costs nothing, or the balance can't be told now.
+    hold: set aside at submit; held: what of it still is."""
 
     id: str
     name: str
@@ -103,6 +105,8 @@ class JobView:
     hold: str
     held: str
     charged: str
+    cap: str | None
+    money_ends_at: str | None
     exit: ExitView | None
     result: ResultView | None
     cancel_requested_at: str | None
@@ -393,8 +397,9 @@ def _of_gpu(fleet: Fleet, node: str, index: int) -> tuple[str, str]:
         return "", ""
 
 
-def job_view(job: Job, fleet: Fleet, position: int, ahead: int = 0) -> JobView:
-    """position: in the queue as the live copy knows it, 0 if it does not wait. ahead: earlier jobs for the same GPUs."""
+def job_view(job: Job, fleet: Fleet, position: int, ahead: int = 0, ends: Instant | None = None) -> JobView:
+    """position: in the queue as the live copy knows it, 0 if it does not wait. ahead: earlier jobs for the same GPUs.
+    ends: when the money for it ends, if that is known."""
     status, run = job.status, job.status.run
     reason, message = verdict(job)
     ended = run is not None and run.state is RunState.ENDED
@@ -420,6 +425,8 @@ def job_view(job: Job, fleet: Fleet, position: int, ahead: int = 0) -> JobView:
         hold=str(job.spec.hold),
         held=str(held(job)),
         charged=str(charged(job, fleet)),
+        cap=str(job.spec.cap) if job.spec.cap is not None else None,
+        money_ends_at=instant(ends),
         exit=exit_view(run),
         result=ResultView(status.result.size, status.result.sha256, status.result.raised) if status.result is not None else None,
         cancel_requested_at=instant(status.cancel),
