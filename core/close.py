@@ -1,7 +1,8 @@
 """Closing a job: final charge, hold given back, usage told, manifest, terminal phase. No GPU waits for any of it.
 
 Each step may be taken twice: a charge posts totals, a void is remembered, a usage event is known by its id, a manifest is
-the same bytes.
+the same bytes. Who deletes a job's object does not wait for the credit service either: what is owed goes to the arrears,
+and then the object goes.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from attrs import evolve
 
 from core import lifecycle
-from core.charges import totals
+from core.arrears import owe
+from core.charges import final_charges
 from core.funding import fund
 from core.house import House
 from core.manifest import manifest, manifest_key
 from core.tick import budget_told
-from core.usage import FINAL, usage_of
-from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
-from ports.units import Credits, Span
-from ports.workloads import RESULT_STORED, Job, Phase, RunState
+from core.usage import final_usage
+from ports.credits import ChargeAnswer, ChargeState
+from ports.errors import Unavailable
+from ports.units import Credits
+from ports.workloads import RESULT_STORED, Job, JobStatus, Phase
 
 
 def settle(house: House, job: Job) -> Job:
@@ -31,31 +34,31 @@ def close(house: House, job: Job) -> Job:
     """Raises Unavailable (try again) or Conflict (look again); the phase is terminal after it."""
     if job.status.run is not None and not job.status.holds(RESULT_STORED):
         return job
-    alarm = ""
-    charged = Credits(0)
-    now = house.clock.now()
-    if job.spec.billed:
-        charges = final_charges(job)
-        answers = house.credits.charge(charges) if charges else ()
-        alarm = "; ".join(answer.detail for answer in answers if answer.state is ChargeState.REFUSED)
-        charged = sum_of(answers)
-        house.credits.void(job.uid)
-        accepted = [charge for charge, answer in zip(charges, answers, strict=True) if answer.state is not ChargeState.REFUSED]
-        if accepted:
-            house.metering.record([usage_of(charge, job, FINAL, now) for charge in accepted])
-    told = budget_told(job, charged, now) or job.status
-    status = lifecycle.closed(told, charged, now, job.spec.billed, alarm)
-    house.blobs.put(manifest_key(job.id), [manifest(evolve(job, status=status), now)])
+    status = _paid(house, job)
+    house.blobs.put(manifest_key(job.id), [manifest(evolve(job, status=status), house.clock.now())])
     return house.workloads.replace(evolve(job, status=status))
 
 
-def final_charges(job: Job) -> tuple[Charge, ...]:
-    """One for each run that ran."""
-    return tuple(
-        Charge(run.id, job.uid, user_account(job.spec.user), run.ran, totals(run.price, run.ran))
-        for run in job.status.runs
-        if run.state is RunState.ENDED and run.ran > Span(0)
-    )
+def _paid(house: House, job: Job) -> JobStatus:
+    """The final charge is posted, or, if the object is to go and the credit service is away, written down as owed."""
+    alarm = ""
+    charged = Credits(0)
+    if job.spec.billed:
+        charges = final_charges(job)
+        try:
+            answers = house.credits.charge(charges) if charges else ()
+            house.credits.void(job.uid)
+            if usage := final_usage(charges, answers, house.clock.now()):
+                house.metering.record(usage)
+        except Unavailable:
+            if not job.leaving:
+                raise
+            owe(house, job)
+            return lifecycle.in_arrears(job.status, house.clock.now())
+        alarm = "; ".join(answer.detail for answer in answers if answer.state is ChargeState.REFUSED)
+        charged = sum_of(answers)
+    now = house.clock.now()
+    return lifecycle.closed(budget_told(job, charged, now) or job.status, charged, now, job.spec.billed, alarm)
 
 
 def sum_of(answers: tuple[ChargeAnswer, ...]) -> Credits:

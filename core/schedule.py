@@ -9,7 +9,7 @@ runtime's business: it calls these methods one after another, and carries out wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from attrs import evolve, frozen
@@ -35,6 +35,7 @@ from ports.units import Span
 from ports.workloads import TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
 
 UNFINISHED = JobFilter(phases=frozenset(set(Phase) - TERMINAL))
+AT_ONCE = 5_000  # jobs in one answer while booting: a store without an index reads everything for each
 TROUBLES = 3  # jobs that may meet a service that does not answer until a round is cut short
 
 
@@ -84,7 +85,7 @@ class Scheduler:
         self.roster.load()
         cursor = ""
         while True:
-            page = self._house.workloads.list(UNFINISHED, cursor, 500)
+            page = self._house.workloads.list(UNFINISHED, cursor, AT_ONCE)
             for job in page.jobs:
                 self._take(job)
             cursor = page.cursor
@@ -120,6 +121,10 @@ class Scheduler:
     def node_down(self, name: str, why: str) -> None:
         self.roster.down(name, why)
         self._mark_node(name)
+
+    def listed(self, names: Collection[str]) -> None:
+        """The cluster answered: these nodes are there, and no others."""
+        self.roster.listed(names)
 
     def reported(self, name: str, reports: Reports) -> None:
         self.roster.reported(name, reports.reports, reports.ran)

@@ -1,7 +1,8 @@
 """The billing tick: totals so far of everything that runs, posted in few requests.
 
 It reads running times from the node records and prices from the objects; no clock, no tariff. Any number of
-billers at once post the same totals, and a total that is posted twice is posted once.
+billers at once post the same totals, and a total that is posted twice is posted once. Then the arrears: what ended
+and went while the credit service was away.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import islice
 
 from attrs import evolve, frozen
 
+from core.arrears import Refusal, collect
 from core.charges import totals
 from core.house import House
 from core.inventory import running_times
@@ -22,7 +24,8 @@ from ports.metering import Usage
 from ports.units import Credits, Instant, Span
 from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter, JobStatus, Phase, RunState
 
-BATCH = 500
+BATCH = 500  # charges in one request
+AT_ONCE = 5_000  # jobs in one answer: a store without an index reads everything for each
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
 _FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})
 
@@ -50,7 +53,7 @@ class CapStep:
 
 @frozen
 class Ticked:
-    """What one round did. caps: steps of jobs' caps.
+    """What one round did. caps: steps of jobs' caps. arrears: debts that were paid.
 
     posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry."""
 
@@ -60,6 +63,7 @@ class Ticked:
     refused: tuple[Alarm, ...] = ()
     flagged: int = 0
     caps: tuple[CapStep, ...] = ()
+    arrears: int = 0
 
 
 def tick(house: House) -> Ticked:
@@ -88,9 +92,14 @@ def tick(house: House) -> Ticked:
                 refused=result.refused + _alarms(job, charge, answer),
             )
     result = evolve(result, caps=told, flagged=sum(_flag(house, user) for user in sorted(dry)))
+    owed = collect(house)
     if unmetered:
         raise unmetered[0]
-    return result
+    return evolve(result, arrears=owed.paid, refused=result.refused + tuple(map(_of_debt, owed.refused)))
+
+
+def _of_debt(refusal: Refusal) -> Alarm:
+    return Alarm(refusal.debt.workload, refusal.run, refusal.debt.payer.removeprefix(user_account("")), refusal.why)
 
 
 def _alarms(job: Job, charge: Charge, answer: ChargeAnswer) -> tuple[Alarm, ...]:
@@ -111,7 +120,7 @@ def jobs(house: House, which: JobFilter) -> Iterator[Job]:
     """All of them, a page at a time."""
     cursor = ""
     while True:
-        page = house.workloads.list(which, cursor, BATCH)
+        page = house.workloads.list(which, cursor, AT_ONCE)
         yield from page.jobs
         cursor = page.cursor
         if not cursor:
@@ -121,9 +130,7 @@ def jobs(house: House, which: JobFilter) -> Iterator[Job]:
 def _usage(house: House, batch: Sequence[tuple[Charge, Job]], answers: Sequence[ChargeAnswer]) -> list[Usage]:
     now = house.clock.now()
     return [
-        usage_of(charge, job, TICK, now)
-        for (charge, job), answer in zip(batch, answers, strict=True)
-        if answer.state is not ChargeState.REFUSED
+        usage_of(charge, TICK, now) for (charge, job), answer in zip(batch, answers, strict=True) if answer.state is not ChargeState.REFUSED
     ]
 
 

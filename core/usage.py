@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from ports.credits import Charge
+from collections.abc import Sequence
+
+from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
 from ports.metering import Usage
 from ports.units import Credits, Instant
-from ports.workloads import Job
 
 TICK, FINAL = "tick", "final"
 
 
-def usage_of(charge: Charge, job: Job, kind: str, now: Instant) -> Usage:
+def usage_of(charge: Charge, kind: str, now: Instant) -> Usage:
     total = Credits(sum(each.micro for each in charge.totals.values()))
-    return Usage(f"{job.uid}/{charge.run}/{kind}/{charge.until.ms}", now, job.spec.user, charge.run, kind, charge.until, total)
+    user = charge.payer.removeprefix(user_account(""))
+    return Usage(f"{charge.uid}/{charge.run}/{kind}/{charge.until.ms}", now, user, charge.run, kind, charge.until, total)
+
+
+def final_usage(charges: Sequence[Charge], answers: Sequence[ChargeAnswer], now: Instant) -> list[Usage]:
+    """Of those that were not refused."""
+    return [
+        usage_of(charge, FINAL, now) for charge, answer in zip(charges, answers, strict=True) if answer.state is not ChargeState.REFUSED
+    ]

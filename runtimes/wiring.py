@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from enum import Enum
 
 from attrs import evolve, frozen
 
@@ -56,21 +57,32 @@ class Wired:
         self._opened.close()
 
 
-def wire(settings: Settings, gateway_url: str) -> Wired:
+class Part(Enum):
+    """What a process is for: it does nothing that its own account on the cluster may not."""
+
+    GATEWAY = "gateway"
+    SCHEDULER = "scheduler"
+    BILLER = "biller"
+    REAPER = "reaper"
+
+
+def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wired:
     """Open everything. Raises NotImplementedError for an adapter that this release does not have, Unavailable, Refused."""
     _check_choices(settings)
     folder = state_folder(settings.state_dir)
     secret = house_secret(folder)
     clock, opened = clock_of(os.environ, SystemClock()), ExitStack()
     money = open_money(settings, folder, clock, opened)
-    stores = open_stores(settings, folder, opened)
-    first_tariff(stores.tariffs, settings)
+    stores = open_stores(settings, folder, opened, part is Part.SCHEDULER)
+    if part in (Part.GATEWAY, Part.SCHEDULER):
+        first_tariff(stores.tariffs, settings)
     terms = Terms(
         credits_enabled=settings.credits_enabled,
         preflight=settings.preflight,
         setup_bound=settings.setup_bound,
         lost_after=settings.node_lost,
         placement=settings.placement_policy,
+        archive_after=settings.jobs_kept,
     )
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
     house = House(stores.workloads, stores.nodes, money.credits, stores.tariffs, blobs, clock, SystemRandomness(), terms, money.metering)

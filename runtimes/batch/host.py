@@ -11,6 +11,7 @@ from collections.abc import Callable
 import structlog
 from attrs import asdict, define, field, frozen
 
+from core.archive import archive
 from core.house import House
 from core.schedule import Pace
 from core.sweep import sweep_uploads
@@ -60,6 +61,8 @@ class Host:
         clock = self.house.clock
         self._rounds[what] = Round(what, clock.now(), clock.elapsed() - began, said)
 
+    _beat: Span | None = field(default=None, init=False)  # when the loop last came round
+
     def start(self) -> None:
         self._threads = [
             threading.Thread(target=self.run, name="scheduler", daemon=True),
@@ -78,12 +81,21 @@ class Host:
         for thread in self._threads:
             thread.join(timeout_s)
 
+    def silent(self) -> Span:
+        """For how long its loop has not come round."""
+        now = self.house.clock.elapsed()
+        return now - (self._beat if self._beat is not None else now)
+
+    def _keep(self) -> bool:
+        self._beat = self.house.clock.elapsed()
+        return self.leadership.acquire()
+
     def run(self) -> None:
         """Terms, one after another, until stopped. Blocks."""
         newest = 0
         while not self._stop.is_set():
             try:
-                if not self.leadership.acquire():
+                if not self._keep():
                     self._stop.wait(LOCK_EVERY_S)
                     continue
                 newest = self._one_term(newest)
@@ -97,7 +109,7 @@ class Host:
     def _one_term(self, newest: int) -> int:
         cluster = self.connect()
         pace = Pace(ran=min(Pace().ran, self.tick_every))  # a biller can't bill what was not written down
-        self._term = Term(self.house, cluster, self.epochs, self.leadership.acquire, newest, pace)
+        self._term = Term(self.house, cluster, self.epochs, self._keep, newest, pace)
         if self._stop.is_set():
             self._term.stop()
         self.scheduling = True
@@ -112,9 +124,9 @@ class Host:
         while not self._stop.wait(SWEEP_EVERY_S):
             began = self.house.clock.elapsed()
             try:
-                swept = sweep_uploads(self.house)
-                self._note("sweep", began, f"{swept} uploads")
-                log.info("swept", uploads=swept)
+                swept, archived = sweep_uploads(self.house), asdict(archive(self.house))
+                self._note("sweep", began, ", ".join(f"{count} {what}" for what, count in {"uploads": swept, **archived}.items()))
+                log.info("swept", uploads=swept, **archived)
             except Unavailable as error:
                 self._note("sweep", began, f"cut short: {error}")
                 log.warning("nothing swept", error=str(error))
