@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
+from collections import Counter
 from typing import Any
 
 import attrs
@@ -16,7 +18,7 @@ from ports.months import Month
 from ports.units import Credits, Span
 from ports.workloads import RunId
 from tests.contract.samples import a_charge
-from tests.unit.http.conftest import ALICE, Gateway, Make
+from tests.unit.http.conftest import ALICE, Gateway, Make, body
 
 MONEY = {"balance": "18.499999", "held": "8.000000", "available": "10.499999"}
 
@@ -182,3 +184,19 @@ def test_the_platforms_word_narrows_the_plan_and_never_widens_it(make: Make, kno
     pools = gateway.post("/v1/jobs/estimate", headers, json={"vram": "8GB"}).json()["pools"]
     assert (["org"] if counts == "free" else ["providers", "org"]) == pools
     assert counts == gateway.submit(headers).spec.plan
+
+
+def test_of_fifty_submits_at_once_with_credits_for_one_one_is_accepted(make: Make) -> None:
+    """Balance and holds are looked at and changed in one step, however many look at once."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 8)
+
+    async def all_at_once() -> list[int]:
+        asked = (gateway.client.post("/v1/jobs/submit", headers=ALICE, json=body(vram="8GB", name=f"job-{n}")) for n in range(50))
+        return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+    assert {202: 1, 402: 49} == Counter(gateway.run(all_at_once()))
+    gateway.look()
+    assert 1 == len(gateway.get("/v1/jobs").json()["jobs"])
+    assert ("8.000000", "0.000000") == tuple(gateway.get("/v1/account").json()[name] for name in ("held", "available"))
