@@ -27,9 +27,9 @@ from core.funding import fund
 from core.house import House, Terms
 from core.inventory import Fleet, fold
 from core.ledger import NoRoom
-from core.names import upload_key
+from core.names import job_id, upload_key
 from core.owners import pools
-from core.pricing import price
+from core.pricing import price, rate
 from core.submit import Submission, submit
 from core.tick import tick
 from ports import wire
@@ -57,6 +57,7 @@ LIVE = frozenset({Phase.ALLOCATED, Phase.RUNNING})
 OPEN = frozenset(Phase) - TERMINAL
 PROVED_EVERY = 50_000  # steps: a proof reads the whole journal
 MOST = 12  # jobs at once
+PREFLIGHT = Span.of(minutes=1)
 Services = tuple[CreditService, Metering]
 
 
@@ -81,7 +82,7 @@ class History:
             self.blobs,
             self.clock,
             SimRandomness(self.source),
-            Terms(credits_enabled=True, preflight=Span.of(minutes=1)),
+            Terms(credits_enabled=True, preflight=PREFLIGHT),
             WiredMetering(metering, self.wire),
         )
         for name, owner, model, gb in MACHINES:
@@ -94,7 +95,8 @@ class History:
         self.granted = dict.fromkeys((user_account(caller.user) for caller in USERS), 0)
         self.due: dict[str, int] = {}  # per account, what all settled runs come to
         self.errands: list[Callable[[], None]] = []
-        self.settled = self.keys = self.steps = 0
+        self.quoted: dict[str, int] = {}  # by job, the version of the price list when it was submitted
+        self.settled = self.keys = self.steps = self.covered = 0
 
     # ------------------------------------------------------------ steps
 
@@ -120,6 +122,7 @@ class History:
         self.keys += 1
         blob = BlobRef(digest(DATA), len(DATA))
         wanted = Submission("work", ask, blob, blob, None, Environment(), None, {}, "", "", f"key-{self.keys}", "body")
+        self.quoted[job_id(caller.user, wanted.key)] = self.tariffs.in_force(self.clock.now()).version
         submit(self.house, caller, wanted, self.fleet())
 
     def take_up(self) -> None:
@@ -142,6 +145,9 @@ class History:
             return
         now = self.clock.now()
         given = price(found, fleet, self.tariffs.in_force(now), job.spec.user) if job.spec.billed else lifecycle.FREE
+        if given.tariff == self.quoted[job.id]:  # else another price was announced in between, and the hold is of the former
+            assert job.spec.hold >= rate(given).prorate_ceil(PREFLIGHT), f"the hold of {job.id} does not cover where it landed"
+            self.covered += 1
         job = self.jobs.replace(evolve(job, status=lifecycle.allocated(job, found, 1, given, now)))
         self.jobs.replace(evolve(job, status=lifecycle.running(job.status, now)))
 

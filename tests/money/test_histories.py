@@ -18,6 +18,7 @@ def test_any_history_charges_the_closed_form(seed: str) -> None:
     assert {"lost", "dropped", "doubled", "late", "dies", "died"} == set(done.wire.mishaps)
     assert done.settled > 100
     assert done.ticks > 500
+    assert done.covered > 50
     assert len(done.tariffs.history()) > 10
 
 
