@@ -52,7 +52,7 @@ def estimate(house: House, caller: Caller, ask: Ask, fleet: Fleet, waiting: Iter
     now = house.clock.now()
     given = quote(house, ask, wanted, fleet, now)
     balance = account.balance if account is not None else Credits(0)
-    available = balance - account.held if account is not None else Credits(0)
+    available = account.available if account is not None else Credits(0)
     found = _its_turn(caller, ask, wanted, fleet, waiting, now)
     names = tuple(pool.owners for pool in wanted)
     affordable = available >= given.hold or not given.billed

@@ -12,7 +12,8 @@ from ports.workloads import Job, RunState
 
 
 def money_ends(job: Job, fleet: Fleet, balance: Credits | None, now: Instant) -> Instant | None:
-    """balance: of its user, at the last billing round; None if it can't be told. Everything of his that runs draws on it.
+    """balance: what its user may still spend, as of the last billing round; None if it can't be told. Everything of
+    his that runs draws on it.
 
     None if the job does not run, or nothing bounds it.
     """

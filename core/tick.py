@@ -24,6 +24,9 @@ from ports.metering import Usage
 from ports.units import Credits, Instant, Span
 from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter, JobStatus, Phase, RunState
 
+Why = tuple[str, str]  # reason and message of the end
+BALANCE: Why = ("BalanceExhausted", "Ended because the balance was used up. Top up and submit again.")
+MONTH: Why = ("BudgetExhausted", "Ended because the user's cap of this month was used up. Raise it, or submit again next month (UTC).")
 BATCH = 500  # charges in one request
 AT_ONCE = 5_000  # jobs in one answer: a store without an index reads everything for each
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
@@ -52,8 +55,17 @@ class CapStep:
 
 
 @frozen
+class MonthStep:
+    """A user who has spent so many per cent or more of his cap of this month, told once for each of 50, 80 and 100."""
+
+    user: str
+    percent: int
+    left: Credits
+
+
+@frozen
 class Ticked:
-    """What one round did. caps: steps of jobs' caps. arrears: debts that were paid.
+    """What one round did. caps: steps of jobs' caps. months: of users' caps. arrears: debts that were paid.
 
     posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry."""
 
@@ -63,6 +75,7 @@ class Ticked:
     refused: tuple[Alarm, ...] = ()
     flagged: int = 0
     caps: tuple[CapStep, ...] = ()
+    months: tuple[MonthStep, ...] = ()
     arrears: int = 0
 
 
@@ -71,8 +84,9 @@ def tick(house: House) -> Ticked:
     if not house.terms.credits_enabled:
         return Ticked()
     ran = running_times(house.nodes.list())
-    result, dry, unmetered = Ticked(), set[str](), list[Unavailable]()
+    result, dry, unmetered = Ticked(), dict[str, Why](), list[Unavailable]()
     told: tuple[CapStep, ...] = ()
+    months: tuple[MonthStep, ...] = ()
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
@@ -81,8 +95,10 @@ def tick(house: House) -> Ticked:
         except Unavailable as error:  # whoever has run dry is flagged all the same
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
-            if answer.balance <= Credits(0):
-                dry.add(job.spec.user)
+            if why := _dry(answer):
+                dry.setdefault(job.spec.user, why)
+            if answer.step and answer.left is not None:
+                months += (MonthStep(job.spec.user, answer.step, answer.left),)
             told += _tell_of_cap(house, job, answer)
             result = evolve(
                 result,
@@ -91,7 +107,7 @@ def tick(house: House) -> Ticked:
                 stale=result.stale + (answer.state is ChargeState.STALE),
                 refused=result.refused + _alarms(job, charge, answer),
             )
-    result = evolve(result, caps=told, flagged=sum(_flag(house, user) for user in sorted(dry)))
+    result = evolve(result, caps=told, months=months, flagged=sum(_flag(house, user, why) for user, why in sorted(dry.items())))
     owed = collect(house)
     if unmetered:
         raise unmetered[0]
@@ -159,15 +175,20 @@ def budget_told(job: Job, charged: Credits, now: Instant) -> JobStatus | None:
     return job.status.with_condition(BUDGET, ConditionStatus.TRUE, now, reason, message)
 
 
-def _flag(house: House, user: str) -> int:
+def _dry(answer: ChargeAnswer) -> Why | None:
+    """Why its user's work must end now, if it must."""
+    if answer.balance <= Credits(0):
+        return BALANCE
+    return MONTH if answer.left is not None and answer.left <= Credits(0) else None
+
+
+def _flag(house: House, user: str, why: Why) -> int:
     """Flag what a user still has, so that the scheduler ends it. A conflict is left to the next round."""
     flagged = 0
     for job in jobs(house, JobFilter(user=user, phases=_FLAGGED)):
         if job.status.holds(LOW_BALANCE) or not job.spec.billed:
             continue
-        marked = job.status.with_condition(
-            LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), "BalanceExhausted", "The balance is used up."
-        )
+        marked = job.status.with_condition(LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), *why)
         try:
             house.workloads.replace(evolve(job, status=marked))
         except Conflict:

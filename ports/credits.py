@@ -30,17 +30,30 @@ BEGINNING, END = Instant(-(2**53)), Instant(2**53)  # of all time
 PLATFORM = "platform"
 ISSUE = "issue"
 PAID_OUT = "payout"
+CHARGE, CALL = "charge", "call"  # kinds of postings by which a user spends
+SPENDING = (CHARGE, CALL)
 PAYOUT = "payout"  # the kind of a posting by which a provider is paid
 
 
 @frozen
 class Account:
-    """balance: may be below 0. held: the sum of open holds. plan: "free" or "paid", as the service knows it; "" if it does not."""
+    """balance: may be below 0. held: the sum of open holds. plan: "free" or "paid", as the service knows it; "" if it does not.
+
+    cap: the most that it may spend in a month of UTC, None: no bound. spent: this month, by charges and captures.
+    """
 
     name: str
     balance: Credits
     held: Credits
     plan: str = ""
+    cap: Credits | None = None
+    spent: Credits = Credits(0)
+
+    @property
+    def available(self) -> Credits:
+        """What a new hold may take: of the balance, and of what is left of the month's cap."""
+        free = self.balance if self.cap is None else min(self.balance, self.cap - self.spent)
+        return free - self.held
 
 
 class HoldState(StrEnum):
@@ -51,7 +64,7 @@ class HoldState(StrEnum):
 
 @frozen
 class HoldAnswer:
-    """need and have (balance less open holds), as they were in the step that decided."""
+    """need and have (what was available), as they were in the step that decided."""
 
     state: HoldState
     need: Credits
@@ -77,12 +90,18 @@ class ChargeState(StrEnum):
 
 @frozen
 class ChargeAnswer:
-    """balance: of the payer after it. charged: sum of the totals that count now."""
+    """balance: of the payer after it. charged: sum of the totals that count now.
+
+    left: of the payer's cap of this month; None: he has none. step: the highest of 50, 80 and 100 per cent of it that this very
+    charge has reached, 0 if none.
+    """
 
     state: ChargeState
     balance: Credits
     charged: Credits
     detail: str = ""
+    left: Credits | None = None
+    step: int = 0
 
 
 @frozen
@@ -109,11 +128,15 @@ class CreditService(Protocol):
         ...
 
     def authorise(self, key: str, account: str, amount: Credits) -> HoldAnswer:
-        """Open a hold if balance less open holds covers it, in one step. The same key again: the same hold."""
+        """Open a hold if what is available covers it, in one step. The same key again: the same hold."""
         ...
 
     def void(self, key: str) -> None:
         """Give a hold back, and bar a later authorise of that key. Doing it twice is doing it once."""
+        ...
+
+    def set_cap(self, account: str, cap: Credits | None) -> Account:
+        """Bound what that account may spend in a month of UTC. At the cap nothing new is held; a charge is never cut."""
         ...
 
     def charge(self, charges: Sequence[Charge]) -> tuple[ChargeAnswer, ...]:

@@ -31,6 +31,10 @@ class RemoteCredits:
         found: Account = self._line.call("credits", OperatedCredits.set_plan, user, plan)
         return found
 
+    def set_cap(self, account: str, cap: Credits | None) -> Account:
+        found: Account = self._line.call("credits", OperatedCredits.set_cap, account, cap)
+        return found
+
     def authorise(self, key: str, account: str, amount: Credits) -> HoldAnswer:
         answer: HoldAnswer = self._line.call("credits", OperatedCredits.authorise, key, account, amount)
         return answer

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from adapters.sqlite import journal
+from adapters.sqlite import caps, journal
 from adapters.sqlite.audit import Audit, audit
 from adapters.sqlite.database import Database
 from adapters.sqlite.payouts import Payout, due, pay
 from ports.clock import Clock
 from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
 from ports.errors import Invalid, KeyReused, Refused
+from ports.months import Month
 from ports.units import Credits, Instant, Span
 
 PLANS = ("free", "paid")
@@ -57,8 +58,11 @@ class SqliteCredits:
         self._clock = clock
 
     def account(self, name: str) -> Account:
-        with self._database.read() as db:
-            return _account(db, name)
+        with self._database.snapshot() as db:
+            return _account(db, name, self._month())
+
+    def _month(self) -> Month:
+        return Month.of(self._clock.now())
 
     def set_plan(self, user: str, plan: str) -> Account:
         """Tell the service a user's plan, "free" or "paid". Raises Invalid for another."""
@@ -67,7 +71,16 @@ class SqliteCredits:
         name = _checked(user_account(user))
         with self._database.write() as db:
             db.execute("INSERT INTO accounts VALUES (?, 0, 0, ?) ON CONFLICT (name) DO UPDATE SET plan = excluded.plan", (name, plan))
-            return _account(db, name)
+            return _account(db, name, self._month())
+
+    def set_cap(self, account: str, cap: Credits | None) -> Account:
+        """Also raises Invalid for a cap below 0."""
+        _checked(account)
+        if cap is not None and not 0 <= cap.micro <= journal.LARGEST:
+            raise Invalid(f"A cap of {cap} credits can't be.", "cap", "Give 0 or more, or none.", str(cap))
+        with self._database.write() as db:
+            caps.put(db, account, cap)
+            return _account(db, account, self._month())
 
     # ------------------------------------------------------------ holds
 
@@ -78,8 +91,7 @@ class SqliteCredits:
             raise Invalid(f"A hold of {amount} credits can't be.", "amount", "Give 0 or more.", str(amount))
         with self._database.write() as db:
             stored = db.execute("SELECT account, amount, have, state FROM holds WHERE key = ?", (key,)).fetchone()
-            known = _account(db, account)
-            have = known.balance - known.held
+            have = _account(db, account, self._month()).available
             if stored is not None and stored[3] == HoldState.CLOSED:
                 return HoldAnswer(HoldState.CLOSED, amount, have)
             if stored is not None:
@@ -193,17 +205,24 @@ def _charge(db: sqlite3.Connection, now: Instant, charge: Charge) -> ChargeAnswe
     highest = _highest(db, charge.uid, run)
     fault = _fault(charge)
     if not fault and charge.until.ms <= highest.until:
-        return ChargeAnswer(ChargeState.STALE, _account(db, charge.payer).balance, highest.charged)
+        return _answer(db, now, charge, ChargeState.STALE, highest.charged)
     fault = fault or _regress(charge, highest)
     if fault:
         db.execute(
             "INSERT INTO alarms (at, uid, run, until, detail) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (now.ms, charge.uid, run, max(-1, min(charge.until.ms, journal.LARGEST)), fault),  # it may be what is wrong
         )
-        return ChargeAnswer(ChargeState.REFUSED, _account(db, charge.payer).balance, highest.charged, fault)
+        return _answer(db, now, charge, ChargeState.REFUSED, highest.charged, fault)
     _post_difference(db, now, charge, highest)
-    charged = Credits(sum(total.micro for total in charge.totals.values()))
-    return ChargeAnswer(ChargeState.POSTED, _account(db, charge.payer).balance, charged)
+    return _answer(db, now, charge, ChargeState.POSTED, Credits(sum(total.micro for total in charge.totals.values())))
+
+
+def _answer(db: sqlite3.Connection, now: Instant, charge: Charge, state: ChargeState, charged: Credits, fault: str = "") -> ChargeAnswer:
+    payer, month = _account(db, charge.payer, Month.of(now)), Month.of(now)
+    if payer.cap is None:
+        return ChargeAnswer(state, payer.balance, charged, fault)
+    step = caps.reached(db, charge.payer, month, payer.cap, payer.spent) if state is ChargeState.POSTED else 0
+    return ChargeAnswer(state, payer.balance, charged, fault, payer.cap - payer.spent, step)
 
 
 def _post_difference(db: sqlite3.Connection, now: Instant, charge: Charge, highest: _Highest) -> None:
@@ -254,9 +273,14 @@ def _highest(db: sqlite3.Connection, uid: str, run: str) -> _Highest:
     return _Highest(row[0], row[1], dict(db.execute("SELECT account, total FROM totals WHERE uid = ? AND run = ?", (uid, run)).fetchall()))
 
 
-def _account(db: sqlite3.Connection, name: str) -> Account:
-    row = db.execute("SELECT balance, held, plan FROM accounts WHERE name = ?", (name,)).fetchone()
-    return Account(name, Credits(0), Credits(0)) if row is None else Account(name, Credits(row[0]), Credits(row[1]), row[2])
+_ACCOUNT = """SELECT coalesce(balance, 0), coalesce(held, 0), coalesce(plan, ''), cap, coalesce(spent.amount, 0)
+    FROM (SELECT ? AS wanted) LEFT JOIN accounts ON accounts.name = wanted
+    LEFT JOIN caps ON caps.account = wanted LEFT JOIN spent ON spent.account = wanted AND spent.month = ?"""
+
+
+def _account(db: sqlite3.Connection, name: str, month: Month) -> Account:
+    balance, held, plan, cap, spent = db.execute(_ACCOUNT, (name, str(month))).fetchone()
+    return Account(name, Credits(balance), Credits(held), plan, Credits(cap) if cap is not None else None, Credits(spent))
 
 
 def _check_posting(key: str, kind: str, lines: dict[str, Credits]) -> None:

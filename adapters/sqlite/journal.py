@@ -12,11 +12,14 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
-from ports.credits import Entry
+from adapters.sqlite import caps
+from ports.credits import SPENDING, Entry, user_account
 from ports.errors import Invalid
+from ports.months import Month
 from ports.units import Credits, Instant, Span
 
 CHARGE = "charge"  # the kind of a charge's posting; its key is the workload's uid, its first line is the payer's
+USERS = user_account("")
 LARGEST = 2**53  # micro-credits in one line: no sum of a thousand of them leaves 64 bits
 _ACCOUNT = re.compile(r"[a-z]{1,40}(:[^\x00-\x20\x7f\ud800-\udfff]{1,400})?")
 
@@ -60,6 +63,8 @@ def append(
             "INSERT INTO accounts VALUES (?, ?, 0, '') ON CONFLICT (name) DO UPDATE SET balance = balance + excluded.balance",
             (account, amount.micro),
         )
+        if kind in SPENDING and amount.micro < 0 and account.startswith(USERS):
+            caps.spend(db, account, Month.of(at), -amount.micro)
     db.execute("UPDATE journal_end SET seq = ?, posting = ?, hash = ?", (seq, posting, hashed))
 
 

@@ -150,4 +150,6 @@ class Host:
                 log.error("alarm", what="a charge was refused", **asdict(alarm))
             for cap in done.caps:
                 log.info("budget", workload=cap.workload, user=cap.user, percent=cap.percent, charged=str(cap.charged), cap=str(cap.cap))
+            for month in done.months:
+                log.info("budget", user=month.user, percent=month.percent, left=str(month.left))
             log.debug("billed", runs=done.runs, posted=done.posted, flagged=done.flagged)

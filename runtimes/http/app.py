@@ -65,6 +65,7 @@ def _add_routes(app: falcon.asgi.App[Any, Any], services: Services) -> None:
         "/v1/usage": money.Usage(services),
         "/v1/statement": money.Statements(services),
         "/v1/account": money.Account(services),
+        "/v1/account/budget": money.Budget(services),
         "/healthz": health.Health(services),
         "/readyz": health.Ready(services),
         "/version": health.Version(services),

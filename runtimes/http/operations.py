@@ -9,6 +9,7 @@ from attrs import field, frozen
 from runtimes.http.bodies import prices, views
 from runtimes.http.bodies.jobs import EstimateBody, SubmitBody
 from runtimes.http.routes.blobs import Stored
+from runtimes.http.routes.money import BudgetBody
 from runtimes.http.routes.nodes import NodeBody
 from runtimes.http.routes.uploads import UploadBody
 
@@ -268,6 +269,16 @@ OPERATIONS = (
         "provider_status",
         "For providers: one's own nodes, what runs on them, what they have earned.",
         (Answer(200, "How one's hardware does.", views.ProviderStatus),),
+    ),
+    Operation(
+        "put",
+        "/v1/account/budget",
+        "set_budget",
+        "Bound what the caller spends in a month of UTC.",
+        (Answer(200, "The account.", views.AccountView),),
+        BudgetBody,
+        (),
+        (413, 415),
     ),
     Operation("get", "/v1/account", "account", "The caller's balance.", (Answer(200, "The account.", views.AccountView),)),
     Operation("get", "/", "front", "Where to begin.", (Answer(200, "A page.", "text/html"),), open=True),

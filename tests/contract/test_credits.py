@@ -154,7 +154,7 @@ class CreditsContract:
         grant(credit, 100)
         credit.authorise("c1", ALICE, Credits(60))
         assert credit.capture("c1", "call", {ALICE: Credits(-40), "user:bob": Credits(36), PLATFORM: Credits(4)}, "model-1")
-        assert Account(ALICE, Credits(60), Credits(0)) == credit.account(ALICE)
+        assert Account(ALICE, Credits(60), Credits(0), spent=Credits(40)) == credit.account(ALICE)
         assert [36, 4] == balances(credit, "user:bob", PLATFORM)
         (line,) = credit.journal(PLATFORM)
         assert ("call", "c1", "model-1") == (line.kind, line.key, line.memo)
@@ -242,7 +242,7 @@ class CreditsContract:
         grant(credit, 10)
         credit.authorise("h1", ALICE, Credits(10))
         assert [("posted", -90, 100)] == charged(credit, a_charge(10, org=100))
-        assert Account(ALICE, Credits(-90), Credits(10)) == credit.account(ALICE)
+        assert Account(ALICE, Credits(-90), Credits(10), spent=Credits(100)) == credit.account(ALICE)
 
     def test_a_charge_of_nothing_counts(self, credit: OperatedCredits) -> None:
         """Free hardware is charged 0, and its time is known."""
@@ -279,6 +279,45 @@ class CreditsContract:
         charged(credit, a_charge(10, payer="provider:acme", provider_acme=30, platform=3))
         charged(credit, a_charge(20, payer="provider:acme", provider_acme=60, platform=6))
         assert [-6, 6] == balances(credit, "provider:acme", PLATFORM)
+
+    # ------------------------------------------------------------ caps
+
+    def test_at_its_cap_an_account_gets_no_new_hold(self, credit: OperatedCredits) -> None:
+        """Whatever its balance; open holds count, and what is charged is charged."""
+        grant(credit, 1_000)
+        assert (Credits(100), Credits(0)) == ((found := credit.set_cap(ALICE, Credits(100))).cap, found.spent)
+        charged(credit, a_charge(10, org=30))
+        assert HoldAnswer(HoldState.OPEN, Credits(50), Credits(70)) == credit.authorise("h1", ALICE, Credits(50))
+        assert HoldAnswer(HoldState.REFUSED, Credits(21), Credits(20)) == credit.authorise("h2", ALICE, Credits(21))
+        assert [("posted", 880, 120)] == charged(credit, a_charge(20, org=120))
+        assert (Credits(120), Credits(-70)) == ((found := credit.account(ALICE)).spent, found.available)
+        assert credit.set_cap(ALICE, None).cap is None
+        assert HoldState.OPEN is credit.authorise("h2", ALICE, Credits(21)).state
+
+    def test_a_cap_of_zero_is_a_cap(self, credit: OperatedCredits) -> None:
+        """A zero that was given is a zero."""
+        grant(credit, 1_000)
+        credit.set_cap(ALICE, Credits(0))
+        assert HoldState.REFUSED is credit.authorise("h1", ALICE, Credits(1)).state
+        with pytest.raises(Invalid, match="cap"):
+            credit.set_cap(ALICE, Credits(-1))
+
+    def test_each_step_of_a_cap_is_told_by_the_charge_that_reaches_it(self, credit: OperatedCredits) -> None:
+        """Once, whoever asks again, and however far a charge goes at a time."""
+        credit.set_cap(ALICE, Credits(100))
+        ticks = [a_charge(until, org=org) for until, org in ((10, 49), (20, 50), (20, 50), (30, 79), (40, 130), (50, 140))]
+        assert [0, 50, 0, 0, 100, 0] == [answer.step for answer in credit.charge(ticks)]
+        assert [Credits(-40), None] == [
+            credit.charge([a_charge(60, payer=payer, uid=payer, org=0)])[0].left for payer in (ALICE, "user:bob")
+        ]
+
+    def test_what_a_call_costs_counts_and_what_is_granted_does_not(self, credit: OperatedCredits) -> None:
+        """A cap is on spending; being paid for one's own endpoint makes no room in it."""
+        grant(credit, 100)
+        credit.authorise("c1", ALICE, Credits(60))
+        credit.capture("c1", "call", {ALICE: Credits(-40), "user:bob": Credits(40)})
+        credit.post("fix", "correction", {ALICE: Credits(-5), ISSUE: Credits(5)})
+        assert [Credits(40), Credits(0)] == [credit.account(name).spent for name in (ALICE, "user:bob")]
 
     # ------------------------------------------------------------ the journal
 

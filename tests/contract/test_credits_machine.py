@@ -43,7 +43,9 @@ def outcome(call: Callable[[], object]) -> object:
     except GridweaveError as error:
         return type(error)
     if isinstance(found, tuple):
-        return [(each.state, each.balance, each.charged) if isinstance(each, ChargeAnswer) else each for each in found]
+        return [
+            (each.state, each.balance, each.charged, each.left, each.step) if isinstance(each, ChargeAnswer) else each for each in found
+        ]
     return found
 
 
@@ -67,6 +69,10 @@ class CreditsMachine(RuleBasedStateMachine):
     @rule(key=KEYS, account=st.sampled_from(["user:alice", "user:bob"]), amount=AMOUNTS)
     def authorise(self, key: str, account: str, amount: int) -> None:
         self.both(lambda service: service.authorise(key, account, Credits(amount)))
+
+    @rule(account=st.sampled_from(["user:alice", "user:bob"]), cap=st.none() | st.integers(-1, 200))
+    def cap(self, account: str, cap: int | None) -> None:
+        self.both(lambda service: service.set_cap(account, Credits(cap) if cap is not None else None))
 
     @rule(key=KEYS)
     def void(self, key: str) -> None:

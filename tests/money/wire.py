@@ -64,6 +64,9 @@ class WiredCredits:
     def account(self, name: str) -> Account:
         return self.real.account(name)
 
+    def set_cap(self, account: str, cap: Credits | None) -> Account:
+        return self.real.set_cap(account, cap)
+
     def authorise(self, key: str, account: str, amount: Credits) -> HoldAnswer:
         return self.wire.carry(lambda: self.real.authorise(key, account, amount))
 

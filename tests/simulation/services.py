@@ -119,6 +119,9 @@ class SimCredits:
     def account(self, name: str) -> Account:
         return self._faults.io("credits.account", lambda: self._real.account(name))
 
+    def set_cap(self, account: str, cap: Credits | None) -> Account:
+        return self._faults.io("credits.set_cap", lambda: self._real.set_cap(account, cap))
+
     def authorise(self, key: str, account: str, amount: Credits) -> HoldAnswer:
         return self._faults.io("credits.authorise", lambda: self._real.authorise(key, account, amount))
 

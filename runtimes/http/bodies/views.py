@@ -265,8 +265,18 @@ class StatementsView:
 
 
 @frozen
+class BudgetView:
+    """Of a month in that zone. monthly: the most that may be spent in it, null: no bound. spent: so far."""
+
+    month: str
+    zone: str
+    monthly: str | None
+    spent: str
+
+
+@frozen
 class AccountView:
-    """held: set aside for unfinished jobs. available: balance less held."""
+    """held: set aside for unfinished jobs. available: what a new hold may take, of the balance and of the month's budget."""
 
     user: str
     plan: str
@@ -274,6 +284,7 @@ class AccountView:
     held: str
     available: str
     credits_enabled: bool
+    budget: BudgetView
 
 
 @frozen

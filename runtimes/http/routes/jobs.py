@@ -44,7 +44,8 @@ async def money_ends(services: Services, job: Job) -> Instant | None:
     balance: Credits | None = None
     with suppress(Unavailable):
         account = services.house.credits.account
-        balance = (await services.pools.credits.run(account, user_account(job.spec.user), deadline_s=_BALANCE_S)).balance
+        known = await services.pools.credits.run(account, user_account(job.spec.user), deadline_s=_BALANCE_S)
+        balance = known.available + known.held
     return outlook.money_ends(job, services.watch.fleet(), balance, services.house.clock.now())
 
 

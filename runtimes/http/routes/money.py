@@ -12,14 +12,18 @@ from attrs import asdict, frozen
 from core.callers import Caller, Role
 from core.owners import provider
 from core.statements import Statement, statement
+from ports import credits as ports_credits
 from ports.credits import BEGINNING, END, Entry, owner_account, user_account
+from ports.errors import Invalid, Refused
 from ports.months import ZONE, Month
 from ports.units import Credits
-from runtimes.http.bodies import views
+from runtimes.http import transfers
+from runtimes.http.bodies import fields, strict, views
 from runtimes.http.identity import caller_of
 from runtimes.http.queries import Query
 from runtimes.http.services import Services
 
+_MAX_BODY = 4096
 _COLUMNS = ("seq", "at", "account", "job", "run", "kind", "amount", "memo", "ran_ms")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -31,14 +35,41 @@ class Account:
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         caller = caller_of(req)
         Query(req, ())
-        enabled = self.services.house.terms.credits_enabled
-        balance = held = Credits(0)
-        if enabled:
-            account = await self.services.pools.credits.run(self.services.house.credits.account, user_account(caller.user))
-            balance, held = account.balance, account.held
-            caller = caller.narrowed(account.plan)
-        money = (str(balance), str(held), str(balance - held))
-        resp.data = views.encode(views.AccountView(caller.user, caller.plan.value, *money, enabled))
+        found = ports_credits.Account("", Credits(0), Credits(0))
+        if self.services.house.terms.credits_enabled:
+            found = await self.services.pools.credits.run(self.services.house.credits.account, user_account(caller.user))
+        resp.data = views.encode(self._view(caller, found))
+
+    def _view(self, caller: Caller, of: ports_credits.Account) -> views.AccountView:
+        plan, money = caller.narrowed(of.plan).plan.value, (str(of.balance), str(of.held), str(of.available))
+        month = Month.of(self.services.house.clock.now())
+        budget = views.BudgetView(str(month), ZONE, str(of.cap) if of.cap is not None else None, str(of.spent))
+        return views.AccountView(caller.user, plan, *money, self.services.house.terms.credits_enabled, budget)
+
+
+@frozen
+class BudgetBody:
+    """monthly: the most that the caller may spend in a month of UTC; null: no bound."""
+
+    monthly: fields.Cap | None
+
+
+@frozen
+class Budget:
+    services: Services
+
+    async def on_put(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
+        """Of the caller himself. At the cap what runs is ended, and nothing new is taken until the next month."""
+        caller = caller_of(req)
+        body = strict.structure(strict.parse(await transfers.json_body(req, _MAX_BODY)), BudgetBody)
+        cap = None if body.monthly is None else Credits.parse(str(body.monthly), "monthly")
+        if cap is not None and cap < Credits(0):
+            raise Invalid(f"monthly is {body.monthly}.", "monthly", "Give 0 or more credits, or null for no bound.", str(body.monthly))
+        if not self.services.house.terms.credits_enabled:
+            raise Refused("Credits are off here: nothing is charged, and nothing can be bounded.", "monthly")
+        set_cap = self.services.house.credits.set_cap
+        found = await self.services.pools.credits.run(set_cap, user_account(caller.user), cap)
+        resp.data = views.encode(Account(self.services)._view(caller, found))
 
 
 @frozen

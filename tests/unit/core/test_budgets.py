@@ -19,7 +19,7 @@ from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Rate, Span
 from ports.workloads import BUDGET, Exit, ExitKind, Job, Phase, Run
 from tests.simulation.actions import Action
-from tests.simulation.stage import Stage
+from tests.simulation.stage import TWO_NODES, Stage
 
 CAP = Credits(1_000_000)
 RATES = st.builds(Rate, st.integers(0, 10**13), st.integers(1, 10**7))
@@ -153,6 +153,28 @@ def test_ticks_and_final_charge_of_a_capped_job_are_the_closed_form() -> None:
     done = stage.job(made)
     assert cost(run_of(done).price, run_of(done).ran) == done.status.charged > CAP
     assert before == stage.money.account(user_account("ann")).balance
+
+
+def test_at_the_users_cap_of_the_month_his_work_is_ended_and_he_is_told_on_the_way() -> None:
+    """Also what he has only queued; others go on."""
+    stage = Stage(TWO_NODES)
+    made, waits = stage.running(8), stage.submitted(40, exclusive=True, gpus=2)
+    stage.money.set_cap(user_account("ann"), CAP)
+    told = []
+    for ms in (20_000, 15_000, 16_000, 15_000):
+        stage.clock.ms += ms
+        stage.rounds(2)
+        done = tick(stage.house)
+        told += [each.percent for each in done.months]
+    assert [50, 80, 100] == told
+    assert done.flagged >= 1
+    stage.rounds(6)
+    stage.uploaded(made)
+    stage.rounds(4)
+    for job in (made, waits):
+        status = stage.job(job).status
+        assert (Phase.FAILED, "BudgetExhausted") == (status.phase, status.reason), status.message
+        assert "this month" in status.message
 
 
 def test_another_end_is_not_the_caps() -> None:

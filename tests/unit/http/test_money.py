@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 import attrs
+import httpx
 import pytest
 
 from adapters.sqlite.credits import SqliteCredits
@@ -37,7 +38,8 @@ def test_the_account_shows_balance_and_holds(make: Make) -> None:
     gateway = billed(make)
     gateway.submit()
     said = gateway.get("/v1/account").json()
-    assert {"user": "alice", "plan": "paid", "credits_enabled": True} | MONEY == said
+    budget = {"month": str(Month.of(gateway.house.clock.now())), "zone": "UTC", "monthly": None, "spent": "1.500001"}
+    assert {"user": "alice", "plan": "paid", "credits_enabled": True, "budget": budget} | MONEY == said
     estimate = gateway.post("/v1/jobs/estimate", json={"vram": "8GB"}).json()
     assert (MONEY["balance"], MONEY["available"]) == (estimate["balance"], estimate["available"]), "one word means one thing"
 
@@ -76,7 +78,9 @@ def test_everybody_sees_his_own_postings_only(make: Make) -> None:
 def test_without_credits_there_is_no_bill(gateway: Gateway) -> None:
     """CREDITS_ENABLED=false: the routes answer, and say so."""
     nothing = dict.fromkeys(("balance", "held", "available"), "0.000000")
-    assert {"user": "alice", "plan": "paid", "credits_enabled": False} | nothing == gateway.get("/v1/account").json()
+    said = gateway.get("/v1/account").json()
+    assert (None, "0.000000") == (said["budget"]["monthly"], said["budget"]["spent"])
+    assert {"user": "alice", "plan": "paid", "credits_enabled": False, "budget": said["budget"]} | nothing == said
     assert {"entries": [], "cursor": 0} == gateway.get("/v1/usage").json()
 
 
@@ -200,3 +204,35 @@ def test_of_fifty_submits_at_once_with_credits_for_one_one_is_accepted(make: Mak
     gateway.look()
     assert 1 == len(gateway.get("/v1/jobs").json()["jobs"])
     assert ("8.000000", "0.000000") == tuple(gateway.get("/v1/account").json()[name] for name in ("held", "available"))
+
+
+def budget(gateway: Gateway, said: str) -> httpx.Response:
+    return gateway.request("PUT", "/v1/account/budget", ALICE | {"Content-Type": "application/json"}, content=f'{{"monthly": {said}}}')
+
+
+def test_at_the_months_budget_nothing_new_is_taken(make: Make) -> None:
+    """Whoever has set it means it, however much money there is; and estimates say so before."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 1_000)
+    said = budget(gateway, "10").json()
+    assert ("10.000000", "0.000000", "10.000000") == (said["budget"]["monthly"], said["budget"]["spent"], said["available"])
+    gateway.submit(vram="8GB")
+    refused = gateway.post("/v1/jobs/submit", json=body(vram="8GB"))
+    assert (402, "8.000000", "2.000000") == (refused.status_code, refused.json()["need"], refused.json()["have"])
+    estimate = gateway.post("/v1/jobs/estimate", json={"vram": "8GB"}).json()
+    assert (False, "2.000000", "1000.000000") == (estimate["affordable"], estimate["available"], estimate["balance"])
+    assert None is budget(gateway, "null").json()["budget"]["monthly"]
+    gateway.submit(vram="8GB")
+
+
+@pytest.mark.parametrize("said", ["-1", "NaN", "1e308", "0.0000001", '"5 EUR"', "true", "[]"])
+def test_a_budget_that_is_no_amount_is_refused(make: Make, said: str) -> None:
+    gateway = make(credits_enabled=True)
+    refused = budget(gateway, said)
+    assert (400, "monthly") == (refused.status_code, refused.json()["field"])
+
+
+def test_without_credits_there_is_no_budget(make: Make) -> None:
+    """A bound that nothing keeps would be believed."""
+    assert (400, "monthly") == ((refused := budget(make(credits_enabled=False), "5")).status_code, refused.json()["field"])
