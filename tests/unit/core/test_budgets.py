@@ -19,7 +19,7 @@ from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Rate, Span
 from ports.workloads import BUDGET, Exit, ExitKind, Job, Phase, Run
 from tests.simulation.actions import Action
-from tests.simulation.stage import TWO_NODES, Stage
+from tests.simulation.stage import Stage
 
 CAP = Credits(1_000_000)
 RATES = st.builds(Rate, st.integers(0, 10**13), st.integers(1, 10**7))
@@ -157,7 +157,7 @@ def test_ticks_and_final_charge_of_a_capped_job_are_the_closed_form() -> None:
 
 def test_at_the_users_cap_of_the_month_his_work_is_ended_and_he_is_told_on_the_way() -> None:
     """Also what he has only queued; others go on."""
-    stage = Stage(TWO_NODES)
+    stage = Stage()
     made, waits = stage.running(8), stage.submitted(40, exclusive=True, gpus=2)
     stage.money.set_cap(user_account("ann"), CAP)
     told = []
@@ -168,7 +168,8 @@ def test_at_the_users_cap_of_the_month_his_work_is_ended_and_he_is_told_on_the_w
         told += [each.percent for each in done.months]
     assert [50, 80, 100] == told
     assert done.flagged >= 1
-    stage.rounds(6)
+    stage.rounds(2)
+    stage.end(made, ExitKind.KILLED)
     stage.uploaded(made)
     stage.rounds(4)
     for job in (made, waits):
