@@ -118,7 +118,8 @@ def test_a_change_holds_for_what_is_placed_from_then_on(gateway: Gateway) -> Non
 def test_a_change_before_one_that_is_announced_is_refused(gateway: Gateway) -> None:
     """It would silently undo the other on its day."""
     put(gateway, GPU, {"models": {"T4": 1}, "effective": later(gateway, 24)})
-    for body in ({"models": {}}, {"models": {}, "effective": later(gateway, 1)}):
+    bodies: tuple[dict[str, Any], ...] = ({"models": {}}, {"models": {}, "effective": later(gateway, 1)})
+    for body in bodies:
         refused = put(gateway, GPU, body, '"2"')
         assert (400, "effective") == (refused.status_code, refused.json()["field"])
     assert 200 == put(gateway, GPU, {"models": {}, "effective": later(gateway, 48)}, '"2"').status_code
