@@ -400,19 +400,31 @@ class TestMemoryCredits(CreditsContract):
         return MemoryCredits(ManualClock())
 
 
+TABLES = ("accounts", "journal", "posted", "holds", "charges", "totals", "alarms", "caps", "spent", "cap_steps")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CreditsProcess]:
+    made = CreditsProcess(tmp_path_factory.mktemp("credits"))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
 class TestRemoteCredits(CreditsContract, SharedCreditsContract):
     """Over HTTP, against the process that sites run."""
 
     @pytest.fixture
-    def service(self, tmp_path: Path) -> Iterator[CreditsProcess]:
-        """Whatever a test did, the journal is proved at its end."""
-        made = CreditsProcess(tmp_path)
-        made.start()
-        try:
-            yield made
-        finally:
-            made.kill()
-        with closing(open_credits(tmp_path)) as database:
+    def service(self, running: CreditsProcess) -> Iterator[CreditsProcess]:
+        """With an empty journal: those of other tests are cleared away below it. Whatever a test did, its journal is proved."""
+        with closing(open_credits(running.folder)) as database:
+            with database.write() as db:
+                for table in TABLES:
+                    db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+                db.execute("UPDATE journal_end SET seq = 0, posting = 0, hash = zeroblob(32)")
+            yield running
             assert "" == SqliteCredits(database, ManualClock()).verify().fault
 
     @pytest.fixture
