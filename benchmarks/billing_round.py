@@ -35,6 +35,7 @@ from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Instant, Mib, Rate, Span
 from ports.workloads import Ask, BlobRef, Job, JobFilter, JobSpec, JobStatus, Page, Phase, Run, RunId, RunState, Slot
 from tests.contract.credits_process import TOKEN, CreditsProcess
+from tests.memory.blobs import MemoryBlobs
 
 USERS = 100
 PRICE = Price(1, (PriceLine("org", Rate(8_000_000)), PriceLine("provider:acme", Rate(333_333, 7), 100_000)))
@@ -109,7 +110,7 @@ def measured(folder: Path, count: int, single: int) -> dict[str, Any]:
             credits, records = RemoteCredits(money), Records(count)
             unused = cast(Any, None)
             house = House(
-                cast(Any, Running(count)), cast(Any, records), credits, unused, unused, SystemClock(), unused,
+                cast(Any, Running(count)), cast(Any, records), credits, unused, MemoryBlobs(SystemClock()), SystemClock(), unused,
                 Terms(credits_enabled=True), RemoteMetering(usage),
             )  # fmt: skip
             each = singles(credits, single)
