@@ -101,7 +101,7 @@ def bill(*, as_json: Json = False) -> int:
         if not settings.credits_enabled:
             _say({"credits_enabled": False}, as_json)
             return 0
-        done = tick(wired.house, wired.metering)
+        done = tick(wired.house)
         _say(asdict(done), as_json)
         return 1 if done.refused else 0
     finally:

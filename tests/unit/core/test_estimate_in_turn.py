@@ -25,7 +25,7 @@ BLOB = BlobRef("0" * 64, 1)
 
 def house() -> House:
     unused: None = None
-    return House(unused, unused, unused, unused, unused, ManualClock(), unused, Terms())  # type: ignore[arg-type]
+    return House(unused, unused, unused, unused, unused, ManualClock(), unused, Terms(), unused)  # type: ignore[arg-type]
 
 
 def fleet() -> Fleet:
