@@ -1,7 +1,8 @@
-"""Closing a job: final charge, hold given back, manifest, terminal phase. No GPU waits for any of it.
+"""Closing a job: final charge, hold given back, usage told, manifest, terminal phase. No GPU waits for any of it.
 
-Each step may be taken twice: a charge posts totals, a void is remembered, a manifest is the same bytes. Who deletes a
-job's object does not wait for the credit service either: what is owed goes to the arrears, and then the object goes.
+Each step may be taken twice: a charge posts totals, a void is remembered, a usage event is known by its id, a manifest is
+the same bytes. Who deletes a job's object does not wait for the credit service either: what is owed goes to the arrears,
+and then the object goes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from core.charges import final_charges
 from core.funding import fund
 from core.house import House
 from core.manifest import manifest, manifest_key
+from core.tick import budget_told
+from core.usage import final_usage
 from ports.credits import ChargeAnswer, ChargeState
 from ports.errors import Unavailable
 from ports.units import Credits
@@ -41,9 +44,12 @@ def _paid(house: House, job: Job) -> JobStatus:
     alarm = ""
     charged = Credits(0)
     if job.spec.billed:
+        charges = final_charges(job)
         try:
-            answers = house.credits.charge(final_charges(job)) if job.status.runs else ()
+            answers = house.credits.charge(charges) if charges else ()
             house.credits.void(job.uid)
+            if usage := final_usage(charges, answers, house.clock.now()):
+                house.metering.record(usage)
         except Unavailable:
             if not job.leaving:
                 raise
@@ -51,7 +57,8 @@ def _paid(house: House, job: Job) -> JobStatus:
             return lifecycle.in_arrears(job.status, house.clock.now())
         alarm = "; ".join(answer.detail for answer in answers if answer.state is ChargeState.REFUSED)
         charged = sum_of(answers)
-    return lifecycle.closed(job.status, charged, house.clock.now(), job.spec.billed, alarm)
+    now = house.clock.now()
+    return lifecycle.closed(budget_told(job, charged, now) or job.status, charged, now, job.spec.billed, alarm)
 
 
 def sum_of(answers: tuple[ChargeAnswer, ...]) -> Credits:

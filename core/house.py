@@ -8,6 +8,7 @@ from core.policies import PlacementPolicy
 from ports.blobs import BlobStore
 from ports.clock import Clock
 from ports.credits import CreditService
+from ports.metering import Metering
 from ports.nodes import NodeRecords
 from ports.randomness import Randomness
 from ports.tariffs import Tariffs
@@ -55,3 +56,4 @@ class House:
     clock: Clock
     randomness: Randomness
     terms: Terms
+    metering: Metering

@@ -28,6 +28,7 @@ from core.queue import Closed, Queue, Turn, shape_of
 from core.roster import Roster
 from core.talks import PATIENCE, Talks
 from core.turns import reserve_in_turn
+from ports.budgets import bound
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
 from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
 from ports.units import Span
@@ -239,7 +240,7 @@ class Scheduler:
             case next_step.Start():
                 self._start(job)
             case next_step.Go(nodes):
-                self._tell_all(nodes, Go(_run_id(job), job.spec.max_runtime))
+                self._tell_all(nodes, Go(_run_id(job), bound(job)))
             case next_step.Kill(nodes):
                 self._tell_all(nodes, Kill(_run_id(job)))
             case next_step.Renew(nodes):
@@ -323,7 +324,7 @@ class Scheduler:
         written = self._write(job, lifecycle.running(job.status, self._house.clock.now()))
         run = written.status.run
         if run is not None:
-            self._tell_all(dict.fromkeys(slot.node for slot in run.placement), Go(run.id, job.spec.max_runtime))
+            self._tell_all(dict.fromkeys(slot.node for slot in run.placement), Go(run.id, bound(written)))
 
     def _end(self, job: Job, step: next_step.End) -> None:
         now = self._house.clock.now()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from ports.budgets import bound, cap_bound
 from ports.cluster import RunReport
 from ports.tariffs import Price
 from ports.units import Credits, Instant, Span
@@ -121,11 +122,26 @@ def verdict(job: Job, how: Exit, at_large: bool = False) -> tuple[Phase, str, st
     if status.cancel is not None and not at_large:
         return Phase.CANCELLED, "Cancelled", "Cancelled by its user."
     if how.kind is ExitKind.KILLED and status.holds(LOW_BALANCE):
-        return Phase.FAILED, "BalanceExhausted", "Ended because the balance was used up. Top up and submit again."
+        return Phase.FAILED, *why_dry(status)
+    if how.kind is ExitKind.KILLED and _by_cap(job):
+        return Phase.FAILED, "BudgetExhausted", f"Ended because its cap of {job.spec.cap} credits was used up. Submit it with a higher one."
     if how.kind is ExitKind.KILLED:
         return Phase.FAILED, "MaxRuntime", how.message or "Ended because its max_hours were used up."
     reason = "OutOfMemory" if how.oom else str(how.kind)
     return Phase.FAILED, reason, how.message
+
+
+def why_dry(status: JobStatus) -> tuple[str, str]:
+    """Reason and message of an end for want of money, as whoever flagged it has said."""
+    found = status.condition(LOW_BALANCE)
+    reason, message = (found.reason, found.message) if found is not None else ("", "")
+    return reason or "BalanceExhausted", message or "Ended because the balance was used up. Top up and submit again."
+
+
+def _by_cap(job: Job) -> bool:
+    """Whether it is the cap that ends it first."""
+    capped = cap_bound(job)
+    return capped is not None and capped == bound(job)
 
 
 def _run(status: JobStatus) -> Run:

@@ -20,27 +20,20 @@ from adapters.ray.embedded import embedded_cluster, local_ray
 from adapters.ray.local import LOOPBACK
 from adapters.ray.package import agent_package
 from adapters.ray.process import DriverProcess
-from adapters.sqlite.credits import SqliteCredits
-from adapters.sqlite.metering import SqliteMetering
-from adapters.sqlite.schema import open_credits
 from core.house import House, Terms
 from ports.cluster import Cluster
-from ports.credits import ISSUE, user_account
 from ports.errors import Conflict
 from ports.leadership import Epochs, Leadership
-from ports.metering import Metering
 from ports.tariffs import Tariff, Tariffs
-from ports.units import Credits, Instant
+from ports.units import Instant
 from runtimes.batch.host import Host
 from runtimes.clock_offset import clock_of
 from runtimes.demo_fleet import demo_nodes
 from runtimes.failpoints import Failpoints
-from runtimes.settings import Blobs, CreditsBackend, Settings, Store
+from runtimes.money import open_money
+from runtimes.settings import Blobs, Settings, Store
 from runtimes.state import house_secret, state_folder
 from runtimes.stores import open_stores
-
-DEMO_USER = "demo"
-DEMO_CREDITS = Credits(1_000 * 1_000_000)
 
 
 @frozen
@@ -51,7 +44,6 @@ class Wired:
     house: House
     leadership: Leadership
     epochs: Epochs
-    metering: Metering
     secret: bytes
     connect: Callable[[], Cluster]
     books: Callable[[], dict[str, object]]
@@ -59,7 +51,7 @@ class Wired:
 
     def host(self, settings: Settings) -> Host:
         """Scheduler and biller in this process."""
-        return Host(self.house, self.leadership, self.epochs, self.metering, self.connect, _disconnect, settings.billing_tick)
+        return Host(self.house, self.leadership, self.epochs, self.connect, _disconnect, settings.billing_tick)
 
     def close(self) -> None:
         self._opened.close()
@@ -80,14 +72,10 @@ def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wir
     folder = state_folder(settings.state_dir)
     secret = house_secret(folder)
     clock, opened = clock_of(os.environ, SystemClock()), ExitStack()
-    money = open_credits(folder)
-    opened.callback(money.close)
-    stores, credits = open_stores(settings, folder, opened, part is Part.SCHEDULER), SqliteCredits(money, clock)
+    money = open_money(settings, folder, clock, opened)
+    stores = open_stores(settings, folder, opened, part is Part.SCHEDULER)
     if part in (Part.GATEWAY, Part.SCHEDULER):
         first_tariff(stores.tariffs, settings)
-    if settings.demo:
-        credits.set_plan(DEMO_USER, "paid")
-        credits.post("demo-credits", "grant", {user_account(DEMO_USER): DEMO_CREDITS, ISSUE: -DEMO_CREDITS}, "Credits of the demo")
     terms = Terms(
         credits_enabled=settings.credits_enabled,
         preflight=settings.preflight,
@@ -97,13 +85,8 @@ def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wir
         archive_after=settings.jobs_kept,
     )
     blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
-    house = House(stores.workloads, stores.nodes, credits, stores.tariffs, blobs, clock, SystemRandomness(), terms)
-    metering = SqliteMetering(money)
-
-    def books() -> dict[str, object]:
-        return {"audit": credits.verify(), "alarms": credits.alarms()}
-
-    wired = Wired(house, stores.leadership, stores.epochs, metering, secret, lambda: connect(settings, secret), books, opened)
+    house = House(stores.workloads, stores.nodes, money.credits, stores.tariffs, blobs, clock, SystemRandomness(), terms, money.metering)
+    wired = Wired(house, stores.leadership, stores.epochs, secret, lambda: connect(settings, secret), money.books, opened)
     points = Failpoints.read(os.environ)
     return wired if points is None else _with_failpoints(wired, points)
 
@@ -115,7 +98,6 @@ def _with_failpoints(wired: Wired, points: Failpoints) -> Wired:
         house=points.house(wired.house),
         leadership=points.wrapped(wired.leadership, "leadership"),
         epochs=points.wrapped(wired.epochs, "epochs"),
-        metering=points.wrapped(wired.metering, "metering"),
         connect=lambda: points.wrapped(wired.connect(), "cluster"),
     )
 
@@ -152,7 +134,6 @@ def _check_choices(settings: Settings) -> None:
         for name, chosen, have in (
             ("STORE", settings.store, tuple(Store)),
             ("BLOBS", settings.blobs, (Blobs.FOLDER,)),
-            ("CREDITS", settings.credits, (CreditsBackend.EMBEDDED,)),
         )
         if chosen not in have
     ]

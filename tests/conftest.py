@@ -26,7 +26,7 @@ from tests.kube.fixtures import admin, client, core_api, namespace, own_plane, p
 __all__ = ["admin", "client", "core_api", "namespace", "own_plane", "plane"]  # fixtures of every suite that needs a real Kubernetes
 
 MARK = "GRIDWEAVE_TEST_RUN"
-SUITES = ("unit", "properties", "contract", "kube", "e2e")
+SUITES = ("unit", "properties", "money", "contract", "kube", "e2e")
 ROUNDS_OF_GRACE = 30  # looks at the process table, a tenth of a second apart, before a dying process counts as left alive
 
 # Machines are noisy: neither a slow example nor slow generation is a failure. A failure prints the blob that replays it.

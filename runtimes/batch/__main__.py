@@ -80,6 +80,9 @@ def reconcile(*, seconds: float = RECONCILE_S, as_json: Json = False) -> int:
         term = Term(wired.house, cluster, wired.epochs, keep)
         try:
             term.run()
+            if term.newest and wired.leadership.acquire():  # its epoch was below one that nodes or records know
+                term = Term(wired.house, cluster, wired.epochs, keep, term.newest)
+                term.run()
         finally:
             wired.leadership.release()
         nodes = wired.house.nodes.list()
@@ -98,7 +101,7 @@ def bill(*, as_json: Json = False) -> int:
         if not settings.credits_enabled:
             _say({"credits_enabled": False}, as_json)
             return 0
-        done = tick(wired.house, wired.metering)
+        done = tick(wired.house)
         _say(asdict(done), as_json)
         return 1 if done.refused else 0
     finally:

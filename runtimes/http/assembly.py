@@ -38,6 +38,7 @@ def gateway_services(settings: Settings, url: str) -> Services:
         check_grant=partial(_permit, wired.secret),
         not_ready=partial(_not_ready, wired, watch, _demo_names(settings)),
         versions={"ray": _installed("ray")},
+        rounds=host.rounds if host is not None else tuple,
         on_start=host.start if host is not None else _nothing,
         on_stop=stop,
     )

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from core.house import House
 from ports.units import Instant, Span
 from ports.workloads import RunId
+from runtimes.batch.host import Round
 from runtimes.http.pools import Pools
 from runtimes.http.watch import Watch
 from runtimes.settings import Settings
@@ -60,7 +61,8 @@ def _nothing_missing() -> list[str]:
 @frozen
 class Services:
     """check_grant: None where the blob store makes grants that need no gateway (S3). not_ready: why no new work
-    would run now, empty if it would. versions: of the cluster, shown at /version. stopping: set at SIGTERM."""
+    would run now, empty if it would. versions: of the cluster, shown at /version. rounds: the last ones of
+    what this process hosts. stopping: set at SIGTERM."""
 
     settings: Settings
     house: House
@@ -72,6 +74,7 @@ class Services:
     registry: CollectorRegistry = field(factory=CollectorRegistry)
     pools: Pools = field(factory=Pools)
     stopping: asyncio.Event = field(factory=asyncio.Event)
+    rounds: Callable[[], tuple[Round, ...]] = lambda: ()
     on_start: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None
 

@@ -130,6 +130,11 @@ class Client:
         params = {"after": after, "limit": limit}
         return self._transport.send("GET", "/v1/usage", params=params, headers={"Accept": "text/csv"}).text
 
+    def statement(self, month: str) -> dict[str, Any]:
+        """What the caller's accounts began with in that month, what came and went, and what they ended with. month: such as
+        "2026-11", in UTC."""
+        return self._json("GET", "/v1/statement", params={"month": month})
+
     def account(self) -> dict[str, Any]:
         return self._json("GET", "/v1/account")
 

@@ -222,7 +222,7 @@ class ThreeMachine(WorkloadsMachine):
         self.folder.cleanup()
 
 
-@pytest.mark.parametrize("histories", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(0)])])
+@pytest.mark.parametrize("histories", [3, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(0)])])
 def test_three_stores_are_in_lock_step(histories: int, admin: Path, core_api: CoreV1Api) -> None:
     """A gateway behind another store must not behave in another way, however long it has been used."""
     machine = type("ThreeMachine", (ThreeMachine,), {"admin": admin, "core_api": core_api})

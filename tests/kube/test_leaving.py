@@ -34,6 +34,7 @@ from ports.workloads import FUNDED, RESULT_STORED, ConditionStatus, Exit, ExitKi
 from tests.contract.samples import a_job
 from tests.e2e.gateways import ROOT, SOURCES
 from tests.kube.plane import MANIFESTS, Plane
+from tests.memory.metering import MemoryMetering
 
 RAN = Span(90_000)
 PRICE = Price(1, (PriceLine("org", Rate(8_000_000)),))
@@ -56,7 +57,7 @@ def house(client: KubeClient, tmp_path: Path) -> Iterator[House]:
     with closing(open_credits(tmp_path)) as money, closing(KubeWorkloads(client)) as store:
         credits = SqliteCredits(money, clock)
         credits.post("gift", "grant", {user_account("alice"): Credits(10_000_000), ISSUE: Credits(-10_000_000)})
-        yield House(store, unused, credits, unused, blobs, clock, unused, Terms(credits_enabled=True))  # type: ignore[arg-type]
+        yield House(store, unused, credits, unused, blobs, clock, unused, Terms(credits_enabled=True), MemoryMetering())  # type: ignore[arg-type]
 
 
 def away(house: House, tmp_path: Path) -> Iterator[House]:

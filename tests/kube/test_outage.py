@@ -28,7 +28,7 @@ def beats_until(file: str, stop: str) -> int:
     return beats
 
 
-@pytest.mark.parametrize("seconds", [15, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [10, pytest.param(60, marks=pytest.mark.slow)])
 def test_an_api_server_that_is_away_costs_nobody_anything(house: KubeHouse, tmp_path: Path, seconds: int) -> None:
     """Submits are told when to come back and leave nothing; what runs runs on, what ends is told later; ticks catch up."""
     user = house.rig.user()

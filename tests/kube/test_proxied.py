@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import httpx
 import pytest
 
+from tests.contract.races import in_threads
 from tests.e2e.closed_form import charged, cost
-from tests.e2e.gateways import Gateway
 from tests.e2e.rig import BIG, User, until
 from tests.e2e.submits import body
 from tests.kube.house import Control, KubeHouse, square
@@ -33,26 +33,27 @@ def proxied(house: KubeHouse, control: Control) -> Iterator[Mapping[str, str]]:
     settings = {"STORE": "proxied", "KUBERAY_SERVICE_URL": control.url, "KUBECONFIG": "/dev/null"}
     former = [each.settings for each in house.gateways]
     try:
-        for scheduler in house.schedulers:
-            house.again(scheduler, **settings)
-        for gateway in house.gateways:
-            anew(gateway, {**gateway.settings, **settings})
-        for gateway in house.gateways:
-            gateway.ready()
+        again(house, settings, [{**each.settings, **settings} for each in house.gateways])
         yield settings
     finally:
-        for scheduler in house.schedulers:
-            house.again(scheduler, STORE="kubernetes", KUBECONFIG=house.kubeconfigs["scheduler"])
-        for gateway, before in zip(house.gateways, former, strict=True):
-            anew(gateway, before)
-        for gateway in house.gateways:
-            gateway.ready()
+        again(house, {"STORE": "kubernetes", "KUBECONFIG": house.kubeconfigs["scheduler"]}, former)
 
 
-def anew(gateway: Gateway, settings: Mapping[str, str]) -> None:
-    gateway.stop()
-    gateway.settings = settings
-    gateway.start()
+def again(house: KubeHouse, of_schedulers: Mapping[str, str], of_gateways: Sequence[Mapping[str, str]]) -> None:
+    """All of them at once. of_schedulers: beside the common ones. of_gateways: each one's, whole."""
+
+    def anew(number: int) -> None:
+        if number < 2:
+            house.again(house.schedulers[number], **of_schedulers)
+        else:
+            gateway = house.gateways[number - 2]
+            gateway.stop()
+            gateway.settings = of_gateways[number - 2]
+            gateway.start()
+
+    in_threads(anew, 4)
+    for gateway in house.gateways:
+        gateway.ready()
 
 
 def test_the_house_runs_through_the_control_service(house: KubeHouse, control: Control) -> None:

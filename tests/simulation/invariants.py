@@ -165,6 +165,10 @@ def the_bill_is_exact(world: World, job: Job) -> None:
         owed[user_account(job.spec.user)] -= cost(run.price, run.ran).micro
     same = {account: micro for account, micro in posted.items() if micro} == {account: micro for account, micro in owed.items() if micro}
     demand(same, f"{job.id} owes {dict(owed)}, and posted is {dict(posted)}")
+    for run in job.status.runs if job.spec.billed else ():
+        told = world.metering._events.get(f"{job.uid}/{run.id}/final/{run.ran.ms}")
+        same = run.ran == Span(0) or (told is not None and told.total == cost(run.price, run.ran))
+        demand(same, f"the final charge of {run.id} was told to whoever meters as {told}")
     due = sum(cost(run.price, run.ran).micro for run in job.status.runs) if job.spec.billed else 0
     demand(job.status.charged == Credits(due), f"{job.id} says it was charged {job.status.charged}, not {Credits(due)}")
 

@@ -52,6 +52,8 @@ LabelValue = Annotated[
 ]
 Gpus = Annotated[int, Meta(ge=1, le=1024, description="a number of GPUs from 1 to 1024")]
 Hours = Annotated[float, Meta(gt=0, le=8760, description="a number of hours above 0, at most 8760")]
+Cost = Annotated[int | float | str, Meta(description="credits above 0, exactly, such as 2.5: at most six decimal places")]
+Cap = Annotated[int | float | str, Meta(description="credits, 0 or more, exactly, such as 100: at most six decimal places")]
 Model = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+/-]{0,62}\Z", description="a GPU model such as A100-80GB, at most 63 characters")
 ]

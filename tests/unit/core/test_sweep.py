@@ -13,7 +13,7 @@ from tests.memory.clock import ManualClock
 
 def house_of(clock: ManualClock, blobs: MemoryBlobs) -> House:
     unused: None = None
-    return House(unused, unused, unused, unused, blobs, clock, unused, Terms())  # type: ignore[arg-type]
+    return House(unused, unused, unused, unused, blobs, clock, unused, Terms(), unused)  # type: ignore[arg-type]
 
 
 def test_an_upload_that_no_submit_used_goes_after_a_day_and_not_before() -> None:

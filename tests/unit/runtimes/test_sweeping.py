@@ -40,7 +40,7 @@ def house(folder: Path) -> Iterator[House]:
     unused = None
     with closing(open_gridweave(folder)) as database, closing(SqliteWorkloads(database)) as store:
         blobs = FolderBlobs(folder / "blobs", "http://gateway", b"s" * 32)
-        yield House(store, unused, unused, unused, blobs, SystemClock(), unused, Terms())  # type: ignore[arg-type]
+        yield House(store, unused, unused, unused, blobs, SystemClock(), unused, Terms(), unused)  # type: ignore[arg-type]
 
 
 def swept(folder: Path, point: str = "", hours: str = "0") -> subprocess.CompletedProcess[str]:
