@@ -71,7 +71,7 @@ class BlobStore(Protocol):
     def stat(self, key: str) -> BlobInfo | None: ...
 
     def list(self, prefix: str) -> Iterator[BlobInfo]:
-        """By key."""
+        """In one folder by key; what comes first of a folder and its neighbours is the store's own order."""
         ...
 
     def copy(self, source: str, target: str) -> BlobInfo:

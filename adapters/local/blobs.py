@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from adapters.local.grants import read_grant, write_grant
-from adapters.local.keys import checked_key
+from ports.blob_keys import checked_key
 from ports.blobs import BlobInfo, Grant
 from ports.errors import AlreadyExists, Invalid, NotFound, Unavailable
 from ports.units import Instant, Span
