@@ -2,12 +2,14 @@
 
 from ports.lifecycle import (
     FREE,
+    GIVEN_UP,
     allocated,
     closed,
     closing,
     ended,
     nothing_to_store,
     requeued,
+    result_pending,
     running,
     setting_up,
     stored,
@@ -16,12 +18,14 @@ from ports.lifecycle import (
 
 __all__ = [
     "FREE",
+    "GIVEN_UP",
     "allocated",
     "closed",
     "closing",
     "ended",
     "nothing_to_store",
     "requeued",
+    "result_pending",
     "running",
     "setting_up",
     "stored",

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 
 from attrs import evolve, frozen
 
-from adapters.local.blobs import FolderBlobs
 from adapters.local.clock import SystemClock
 from adapters.local.randomness import SystemRandomness
 from adapters.ray.cluster import AgentSettings, RayCluster
@@ -31,10 +30,11 @@ from ports.metering import Metering
 from ports.tariffs import Tariff, Tariffs
 from ports.units import Credits, Instant
 from runtimes.batch.host import Host
+from runtimes.blob_stores import open_blobs
 from runtimes.clock_offset import clock_of
 from runtimes.demo_fleet import demo_nodes
 from runtimes.failpoints import Failpoints
-from runtimes.settings import Blobs, CreditsBackend, Settings, Store
+from runtimes.settings import CreditsBackend, Settings, Store
 from runtimes.state import house_secret, state_folder
 from runtimes.stores import open_stores
 
@@ -82,9 +82,11 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
         preflight=settings.preflight,
         setup_bound=settings.setup_bound,
         lost_after=settings.node_lost,
+        result_bound=settings.result_pending,
+        max_result=settings.max_result,
         placement=settings.placement_policy,
     )
-    blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
+    blobs = open_blobs(settings, folder, gateway_url, secret, clock, opened)
     house = House(stores.workloads, stores.nodes, credits, stores.tariffs, blobs, clock, SystemRandomness(), terms)
     metering = SqliteMetering(money)
 
@@ -112,11 +114,16 @@ def connect(settings: Settings, secret: bytes) -> Cluster:
     """The cluster's adapter. Nothing is connected before it is first asked."""
     folder = settings.state_dir.absolute()
     if settings.demo:
-        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet))
-    package, agents = agent_package(), AgentSettings(dir=str(folder / "agents"))
+        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet), agents=_agents(settings, ""))
+    package, agents = agent_package(), _agents(settings, str(folder / "agents"))
     address = settings.ray_head_address
     driver = DriverProcess(lambda: address, package.data, LOOPBACK if address.startswith(("127.", "localhost:")) else {})
     return RayCluster(driver, package, agents, secret)
+
+
+def _agents(settings: Settings, folder: str) -> AgentSettings:
+    """What the operator has said of the agents' work."""
+    return AgentSettings(folder, chunk_bytes=settings.log_chunk_bytes, chunk_age=settings.log_chunk_age, result_cap=settings.max_result)
 
 
 def stop_local_ray(settings: Settings) -> None:
@@ -139,7 +146,6 @@ def _check_choices(settings: Settings) -> None:
         f"{name}={chosen.value}"
         for name, chosen, have in (
             ("STORE", settings.store, tuple(Store)),
-            ("BLOBS", settings.blobs, (Blobs.FOLDER,)),
             ("CREDITS", settings.credits, (CreditsBackend.EMBEDDED,)),
         )
         if chosen not in have

@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 from adapters.s3.errors import STORE, answering, code_of, is_missing
 from adapters.s3.grants import read_grant, write_grant
 from adapters.s3.reading import SHA256, Blocks
-from ports.blob_keys import checked_key, checked_prefix
+from ports.blob_keys import checked_key, checked_prefix, is_key
 from ports.blobs import BlobInfo, Grant
 from ports.clock import Clock
 from ports.errors import AlreadyExists, Invalid, NotFound, Unavailable
@@ -86,7 +86,7 @@ class S3Blobs:
         return BlobInfo(key, found["ContentLength"], _instant(found["LastModified"]), found.get("Metadata", {}).get(SHA256, ""))
 
     def list(self, prefix: str) -> Iterator[BlobInfo]:
-        """Without digests: a listing asks for no object."""
+        """Without digests: a listing asks for no object. What others have put into the bucket under names that are no keys is not seen."""
         checked_prefix(prefix)
         return self._listed(prefix)
 
@@ -94,7 +94,7 @@ class S3Blobs:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
         with answering(prefix):
             for page in pages:
-                for found in page.get("Contents", ()):
+                for found in filter(lambda each: is_key(each["Key"]), page.get("Contents", ())):
                     yield BlobInfo(found["Key"], found["Size"], _instant(found["LastModified"]))
 
     def copy(self, source: str, target: str) -> BlobInfo:

@@ -22,16 +22,21 @@ SHA256 = "sha256"  # the digest's name among the metadata
 TRIES = 4  # in a row without a byte
 
 
+class _ReplacedError(Exception):
+    """Another version of the object is stored now."""
+
+
 class Blocks(Iterator[bytes]):
     """Closed at its end, or when it is dropped. Raises Unavailable."""
 
     def __init__(self, client: Any, bucket: str, key: str, offset: int, length: int | None) -> None:
         """Raises NotFound, Unavailable."""
         self._client, self._bucket, self._key = client, bucket, key
-        self._at = offset
-        self._end = None if length is None else offset + length
+        self._at, self._end = offset, 0
+        self._length = length
         self._body: Any = None
-        self._etag = ""
+        self._etag = self._wanted = ""
+        self._size = 0
         self._failures = 0
         with answering(key):
             self._open()
@@ -42,7 +47,7 @@ class Blocks(Iterator[bytes]):
         return self
 
     def __next__(self) -> bytes:
-        if self._end is None or self._at >= self._end:
+        if self._at >= self._end:
             self.close()
             raise StopIteration
         while True:
@@ -64,7 +69,6 @@ class Blocks(Iterator[bytes]):
 
     def _read(self) -> bytes:
         """b"" if the connection broke."""
-        assert self._end is not None
         if self._body is None:
             return b""
         try:
@@ -82,6 +86,8 @@ class Blocks(Iterator[bytes]):
         try:
             with answering(self._key):
                 self._open()
+        except _ReplacedError:
+            raise Unavailable(STORE, f"{self._key} was replaced while it was read") from None
         except NotFound:
             raise Unavailable(STORE, f"{self._key} was deleted while it was read") from None
         except Unavailable:
@@ -89,15 +95,17 @@ class Blocks(Iterator[bytes]):
                 raise
 
     def _open(self) -> None:
-        """From where we are. Raises ClientError, BotoCoreError."""
+        """From where we are. Raises _ReplacedError, ClientError, BotoCoreError."""
         wanted: dict[str, str] = {}
-        if self._at or self._end is not None:
-            wanted["Range"] = f"bytes={self._at}-{'' if self._end is None else max(self._end, self._at + 1) - 1}"
         if self._etag:
-            wanted["IfMatch"] = self._etag
+            wanted = {"IfMatch": self._etag, "Range": f"bytes={self._at}-{self._end - 1}"}
+        elif self._at or self._length is not None:
+            wanted["Range"] = f"bytes={self._at}-{'' if self._length is None else self._at + self._length - 1}"
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key, **wanted)
         except ClientError as error:
+            if code_of(error) == "PreconditionFailed":
+                raise _ReplacedError from None
             if code_of(error) != "InvalidRange":
                 raise
             self._end = self._size = self._at  # it ends before the range begins
@@ -108,7 +116,7 @@ class Blocks(Iterator[bytes]):
             self._etag = answer.get("ETag", "")
             self._wanted = answer.get("Metadata", {}).get(SHA256, "")
             self._size = _size(answer)
-            self._end = self._size if self._end is None else min(self._end, self._size)
+            self._end = self._size if self._length is None else min(self._at + self._length, self._size)
 
     def _check(self, block: bytes) -> None:
         if self._digest is None:

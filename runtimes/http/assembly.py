@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from functools import partial
 
-from adapters.local.grants import GrantedWrite, open_grant
+from adapters.local.grants import GrantedWrite, open_grant, write_grant
 from adapters.ray.tokens import tail_token
 from ports.errors import Unavailable
 from ports.nodes import NodeState
@@ -35,6 +35,7 @@ def gateway_services(settings: Settings, url: str) -> Services:
         watch,
         AgentTails(partial(tail_token, wired.secret)),
         check_grant=partial(_permit, wired.secret),
+        upload_grants=partial(write_grant, wired.secret, url.rstrip("/")),
         not_ready=partial(_not_ready, wired, watch, _demo_names(settings)),
         versions={"ray": _installed("ray")},
         on_start=host.start if host is not None else _nothing,

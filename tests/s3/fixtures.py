@@ -10,8 +10,7 @@ import pytest
 
 from adapters.local.clock import SystemClock
 from adapters.s3.blobs import S3Blobs
-from adapters.s3.client import connect
-from tests.s3.seaweed import ACCESS_KEY, BUCKET, SECRET_KEY, Seaweed, running
+from tests.s3.seaweed import BUCKET, Seaweed, running
 
 
 @pytest.fixture(scope="session")
@@ -22,14 +21,14 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 @pytest.fixture(scope="session")
 def s3_client(seaweed: Seaweed) -> Iterator[Any]:
-    with closing(connect(seaweed.url, ACCESS_KEY, SECRET_KEY)) as client:
+    with closing(seaweed.client()) as client:
         yield client
 
 
 @pytest.fixture
 def s3_blobs(s3_client: Any) -> S3Blobs:
     """A store on a bucket that is empty."""
-    store = S3Blobs(s3_client, BUCKET, SystemClock())
-    for info in list(store.list("")):
-        store.delete(info.key)
-    return store
+    pages = s3_client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+    for key in [found["Key"] for page in pages for found in page.get("Contents", ())]:
+        s3_client.delete_object(Bucket=BUCKET, Key=key)
+    return S3Blobs(s3_client, BUCKET, SystemClock())

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from attrs import define, field
 from botocore.exceptions import BotoCoreError, ClientError
@@ -60,6 +61,10 @@ class Seaweed:
             "S3_SECRET_KEY": SECRET_KEY,
         }
 
+    def client(self) -> Any:
+        """Of an operator; to be closed."""
+        return connect(self.url, ACCESS_KEY, SECRET_KEY)
+
     def start(self) -> None:
         """Returns when its bucket answers. The first start chooses the ports, a later one keeps them."""
         tries = 1 if self.ports else TRIES
@@ -100,7 +105,11 @@ class Seaweed:
             "master.telemetry": "false",
             "master.volumeSizeLimitMB": 128,
         }
-        kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "GRIDWEAVE_TEST_RUN", "PYTEST_CURRENT_TEST")}
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name in ("PATH", "HOME", "LANG", "GRIDWEAVE_TEST_RUN", "PYTEST_CURRENT_TEST")
+        }
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [program(), "mini", *(f"-{name}={value}" for name, value in options.items())],
