@@ -7,6 +7,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from adapters.s3.errors import answering
+
 CONNECT_S = 3
 READ_S = 20  # without a byte
 ATTEMPTS = 4  # of one call, with pauses that double and jitter
@@ -15,9 +17,10 @@ _REGION = "us-east-1"  # for services that know no regions
 
 
 def connect(endpoint: str, access_key: str = "", secret_key: str = "", *, attempts: int = ATTEMPTS, read_s: float = READ_S) -> Any:
-    """A client of boto3, safe to share between threads. Nothing is connected before the first call.
+    """A client of boto3, safe to share between threads. S3 is not asked before the first call.
 
-    Without keys the default chain of AWS finds them: environment, profile, web identity, pod identity, instance.
+    Without keys the default chain of AWS finds them: environment, profile, web identity, pod identity, instance. Raises
+    Unavailable where one of these is there and gives none.
     """
     session = boto3.session.Session()
     config = Config(
@@ -32,11 +35,12 @@ def connect(endpoint: str, access_key: str = "", secret_key: str = "", *, attemp
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    return session.client(
-        "s3",
-        endpoint_url=endpoint or None,
-        aws_access_key_id=access_key or None,
-        aws_secret_access_key=secret_key or None,
-        region_name=session.region_name or _REGION,
-        config=config,
-    )
+    with answering():
+        return session.client(
+            "s3",
+            endpoint_url=endpoint or None,
+            aws_access_key_id=access_key or None,
+            aws_secret_access_key=secret_key or None,
+            region_name=session.region_name or _REGION,
+            config=config,
+        )

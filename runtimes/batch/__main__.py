@@ -18,7 +18,7 @@ from core.sweep import sweep_uploads
 from core.tick import tick
 from ports.errors import GridweaveError, Unavailable
 from ports.units import Span
-from runtimes import failpoints
+from runtimes import blob_stores, failpoints
 from runtimes.batch.term import Term
 from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.settings import Settings, Store, WrongSettingsError, load
@@ -103,6 +103,7 @@ def _open() -> tuple[Wired, Settings]:
     settings = load(os.environ).settings
     log_to_stderr(last_lines(state_folder(settings.state_dir)))
     failpoints.check(os.environ)
+    blob_stores.check(settings)
     return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}"), settings
 
 

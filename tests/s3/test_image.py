@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,19 +12,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from uv import find_uv_bin
 
-from ports.errors import Refused
-from runtimes import check_image
-from runtimes.blob_stores import open_blobs
-from runtimes.settings import load
+from runtimes import blob_stores, check_image
+from runtimes.settings import WrongSettingsError, load
 from tests.s3.seaweed import ACCESS_KEY, BUCKET, SECRET_KEY, Seaweed
 
 ROOT = Path(__file__).parents[2]
-CHECK = ROOT / "runtimes" / "check_image.py"
 TOKEN = "token-of-the-pod"
 OLD = ("botocore==1.29.76", "boto3==1.26.76")
 ROUND_TRIP = """
@@ -39,6 +36,12 @@ with closing(connect(sys.argv[1], attempts=1)) as client:
     print(b"".join(store.get("by/pod-identity")).decode())
 """
 CREDENTIALS = "import botocore.session; print(botocore.session.get_session().get_credentials().access_key)"
+
+
+@pytest.fixture(scope="module")
+def check(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The command as a Dockerfile has it: one file, copied alone."""
+    return shutil.copy(ROOT / "runtimes" / "check_image.py", tmp_path_factory.mktemp("bin") / "gridweave-check-image")
 
 
 @contextmanager
@@ -74,8 +77,14 @@ def pod_identity_agent(folder: Path) -> Iterator[dict[str, str]]:
 def run(python: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """As in a pod: of this machine's environment only what a program needs to start."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "GRIDWEAVE_TEST_RUN", "PYTEST_CURRENT_TEST")}
-    nowhere = {"HOME": "/nonexistent", "AWS_EC2_METADATA_DISABLED": "true", "AWS_MAX_ATTEMPTS": "1", "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1"}
-    return subprocess.run([python, *arguments], env={**kept, **nowhere, **env}, capture_output=True, text=True, check=False, timeout=120)
+    nowhere = {
+        "HOME": "/nonexistent",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_MAX_ATTEMPTS": "1",
+        "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1",
+    }
+    environment = {**kept, **nowhere, **env}
+    return subprocess.run([python, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -101,24 +110,24 @@ def test_without_the_pods_token_there_are_no_keys_and_the_error_says_where_to_lo
         (tmp_path / "token").write_text("another")
         done = run(sys.executable, "-c", ROUND_TRIP, seaweed.url, BUCKET, PYTHONPATH=str(ROOT), **pod)
     assert 0 != done.returncode
-    assert "gridweave-check-image" in done.stderr.splitlines()[-1]
+    assert "gridweave-check-image" in done.stderr
 
 
-def test_an_older_botocore_gets_no_keys_and_the_check_says_so_first(old_python: str, tmp_path: Path) -> None:
+def test_an_older_botocore_gets_no_keys_and_the_check_says_so_first(old_python: str, check: str, tmp_path: Path) -> None:
     """It would read like a fault of IAM for days."""
     with pod_identity_agent(tmp_path) as pod:
         here, there = run(sys.executable, "-c", CREDENTIALS, **pod), run(old_python, "-c", CREDENTIALS, **pod)
     assert (0, f"{ACCESS_KEY}\n") == (here.returncode, here.stdout)
     assert 0 != there.returncode
-    told = run(old_python, str(CHECK))
+    told = run(old_python, check)
     assert 1 == told.returncode, told.stderr
-    for part in ("botocore is 1.29.76", "boto3 is 1.26.76", "EKS Pod Identity", "169.254.170.23", "NoCredentialsError", "IAM", "pip install 'botocore>=1.32'"):
-        assert part in told.stdout
+    said = ("botocore is 1.29.76", "boto3 is 1.26.76", "Pod Identity", "169.254.170.23", "NoCredentialsError", "IAM", "'botocore>=1.32'")
+    assert [] == [part for part in said if part not in told.stdout]
 
 
-def test_this_image_keeps_the_contract() -> None:
+def test_this_image_keeps_the_contract(check: str) -> None:
     """The check is worth something only if a good image passes it."""
-    done = run(sys.executable, str(CHECK), "--python", ".".join(map(str, sys.version_info[:2])))
+    done = run(sys.executable, check, "--python", ".".join(map(str, sys.version_info[:2])))
     assert 0 == done.returncode, done.stdout
     assert "This image keeps the contract." in done.stdout
     assert "ray was not compared" in done.stdout
@@ -140,20 +149,17 @@ def test_another_version_than_the_clusters_is_found_with_its_fix(wanted: Mapping
     assert found.seen
 
 
-def test_a_package_that_is_missing_is_found(old_python: str) -> None:
+def test_a_package_that_is_missing_is_found(old_python: str, check: str) -> None:
     """An import that fails is what a job would meet."""
-    told = run(old_python, str(CHECK), "--ray", "2.60.0", "--cloudpickle", "3.1.2")
+    told = run(old_python, check, "--ray", "2.60.0", "--cloudpickle", "3.1.2")
     assert "ray can't be imported" in told.stdout
     assert "cloudpickle can't be imported" in told.stdout
 
 
-def test_a_process_that_would_find_no_keys_does_not_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_process_that_would_find_no_keys_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is submitted, and not at the first result."""
-    from contextlib import ExitStack
-
-    from adapters.local.clock import SystemClock
-
     monkeypatch.setitem(check_image.LEAST, "botocore", (99, 0))
-    env: dict[str, Any] = {"BLOBS": "s3", "ADMIN_TOKEN": "a" * 16, "S3_ACCESS_KEY": "", "S3_SECRET_KEY": ""}
-    with ExitStack() as opened, pytest.raises(Refused, match=r"botocore is .*; 99\.0 or newer"):
-        open_blobs(load(env).settings, tmp_path, "http://127.0.0.1:1", b"secret", SystemClock(), opened)
+    own = {"BLOBS": "s3", "ADMIN_TOKEN": "a" * 16}
+    with pytest.raises(WrongSettingsError, match=r"botocore is .*; 99\.0 or newer"):
+        blob_stores.check(load({**own, "S3_ACCESS_KEY": "", "S3_SECRET_KEY": ""}).settings)
+    blob_stores.check(load({**own, "S3_ACCESS_KEY": "given", "S3_SECRET_KEY": "given"}).settings)
