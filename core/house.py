@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from core.policies import PlacementPolicy
+from core.retention import KEPT, Retention
 from ports.blobs import BlobStore
 from ports.clock import Clock
 from ports.credits import CreditService
@@ -24,7 +25,7 @@ class Terms:
     take to build. funding_bound: after it, a submit that a dead gateway left half done is finished by the scheduler.
     lost_after: a node that can't be asked for so long has lost its runs. result_bound: a result that could not be
     stored for so long is lost. grant_life: how long a grant works. max_result: bytes. retries: of an attempt whose
-    user code never started. placement: which GPU an ask for one gets.
+    user code never started. placement: which GPU an ask for one gets. retention: how long what lies in the blob store is kept.
     """
 
     credits_enabled: bool = False
@@ -39,6 +40,7 @@ class Terms:
     max_result: int = 512 * 1024 * 1024
     retries: int = 3
     placement: PlacementPolicy = PlacementPolicy.BEST_FIT
+    retention: Retention = KEPT
 
 
 @frozen

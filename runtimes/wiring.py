@@ -85,6 +85,7 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
         result_bound=settings.result_pending,
         max_result=settings.max_result,
         placement=settings.placement_policy,
+        retention=settings.retention,
     )
     blobs = open_blobs(settings, folder, gateway_url, secret, clock, opened)
     house = House(stores.workloads, stores.nodes, credits, stores.tariffs, blobs, clock, SystemRandomness(), terms)

@@ -14,7 +14,7 @@ import structlog
 from attrs import asdict
 from cyclopts import App, Parameter
 
-from core.sweep import sweep_uploads
+from core.sweep import sweep as sweep_blobs
 from core.tick import tick
 from ports.errors import GridweaveError, Unavailable
 from ports.units import Span
@@ -90,10 +90,10 @@ def bill(*, as_json: Json = False) -> int:
 
 @app.command
 def sweep(*, as_json: Json = False) -> int:
-    """Delete uploads that no submit has used for a day."""
+    """Delete what is kept no longer: unused uploads, then what ended jobs have left, by the KEEP_ settings."""
     wired, _ = _open()
     try:
-        _say({"uploads": sweep_uploads(wired.house)}, as_json)
+        _say(asdict(sweep_blobs(wired.house)), as_json)
         return 0
     finally:
         wired.close()

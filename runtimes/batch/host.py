@@ -13,7 +13,7 @@ from attrs import asdict, define, field
 
 from core.house import House
 from core.schedule import Pace
-from core.sweep import sweep_uploads
+from core.sweep import sweep
 from core.tick import tick
 from ports.cluster import Cluster
 from ports.errors import Unavailable
@@ -94,7 +94,7 @@ class Host:
     def _sweep(self) -> None:
         while not self._stop.wait(SWEEP_EVERY_S):
             try:
-                log.info("swept", uploads=sweep_uploads(self.house))
+                log.info("swept", **asdict(sweep(self.house)))
             except Unavailable as error:
                 log.warning("nothing swept", error=str(error))
 
