@@ -21,10 +21,10 @@ SEED ?= 1
 STEPS ?= 20000
 TYPED := $(strip ports core adapters runtimes gridweave_controller sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
-.PHONY: help venv demo test crash simulate simulate-long ledger-long soak check lint types walls format bench pins clean new-venv
+.PHONY: help venv demo test crash crash-k8s simulate simulate-long ledger-long soak check lint types walls format bench pins clean new-venv
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
 
 venv: $(INSTALLED) ## make .venv, with Gridweave and all that its tests need
 	@echo '$(VENV) is ready'
@@ -52,6 +52,9 @@ format: $(INSTALLED) ## mend what ruff can mend
 
 crash: $(INSTALLED) ## SIGKILL the gateway at every call to a port, with jobs on their way, one call at a time (long)
 	@GRIDWEAVE_CRASH_WALK=whole $(STEP) 'Crash walk' $(BIN)/python -m pytest tests/e2e/test_crash_walk.py
+
+crash-k8s: $(INSTALLED) ## the same on Kubernetes: gateway, scheduler and biller, at every request to the API server too (long)
+	@GRIDWEAVE_CRASH_WALK=whole $(STEP) 'Crash walk on Kubernetes' $(BIN)/python -m pytest tests/kube/test_walk.py
 
 simulate: $(INSTALLED) ## a whole cluster with faults, from one seed (SEED=7 STEPS=20000); a failure is shrunk and shown step by step
 	@$(STEP) 'Simulation, seed $(SEED)' $(BIN)/python -m tests.simulation --seed $(SEED) --steps $(STEPS)

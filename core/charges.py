@@ -7,9 +7,10 @@ they are totals, not increments: how often and when they are posted changes noth
 
 from __future__ import annotations
 
-from ports.credits import PLATFORM, owner_account
+from ports.credits import PLATFORM, Charge, owner_account, user_account
 from ports.tariffs import PPM, Price
 from ports.units import Credits, Span
+from ports.workloads import Job, RunState
 
 
 def totals(price: Price, ran: Span) -> dict[str, Credits]:
@@ -26,3 +27,12 @@ def totals(price: Price, ran: Span) -> dict[str, Credits]:
 def cost(price: Price, ran: Span) -> Credits:
     """What the user owes so far: the sum of the totals."""
     return Credits(sum(line.rate.prorate_floor(ran).micro for line in price.lines))
+
+
+def final_charges(job: Job) -> tuple[Charge, ...]:
+    """One for each run that ran."""
+    return tuple(
+        Charge(run.id, job.uid, user_account(job.spec.user), run.ran, totals(run.price, run.ran))
+        for run in job.status.runs
+        if run.state is RunState.ENDED and run.ran > Span(0)
+    )

@@ -1,6 +1,7 @@
 """Closing a job: final charge, hold given back, manifest, terminal phase. No GPU waits for any of it.
 
-Each step may be taken twice: a charge posts totals, a void is remembered, a manifest is the same bytes.
+Each step may be taken twice: a charge posts totals, a void is remembered, a manifest is the same bytes. Who deletes a
+job's object does not wait for the credit service either: what is owed goes to the arrears, and then the object goes.
 """
 
 from __future__ import annotations
@@ -8,15 +9,16 @@ from __future__ import annotations
 from attrs import evolve
 
 from core import lifecycle
-from core.charges import totals
+from core.arrears import owe
+from core.charges import final_charges
 from core.diagnostics import diagnostics, diagnostics_key
 from core.funding import fund
 from core.house import House
 from core.manifest import manifest, manifest_key
-from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
+from ports.credits import ChargeAnswer, ChargeState
 from ports.errors import Unavailable
-from ports.units import Credits, Instant, Span
-from ports.workloads import RESULT_STORED, Job, Phase, RunState
+from ports.units import Credits, Instant
+from ports.workloads import RESULT_STORED, Job, JobStatus, Phase
 
 
 def settle(house: House, job: Job) -> Job:
@@ -33,16 +35,7 @@ def close(house: House, job: Job) -> Job:
     """
     if job.status.run is not None and not job.status.holds(RESULT_STORED):
         return job
-    alarm = ""
-    charged = Credits(0)
-    if job.spec.billed:
-        answers = house.credits.charge(final_charges(job)) if job.status.runs else ()
-        alarm = "; ".join(answer.detail for answer in answers if answer.state is ChargeState.REFUSED)
-        charged = sum_of(answers)
-        house.credits.void(job.uid)
-    now = house.clock.now()
-    status = lifecycle.closed(job.status, charged, now, job.spec.billed, alarm)
-    closed = evolve(job, status=status)
+    closed, now = evolve(job, status=_paid(house, job)), house.clock.now()
     try:
         _write_down(house, closed, now)
     except Unavailable:
@@ -67,13 +60,22 @@ def _settled_since(job: Job) -> Instant:
     return run.ended_at if run is not None and run.ended_at is not None else job.created_at
 
 
-def final_charges(job: Job) -> tuple[Charge, ...]:
-    """One for each run that ran."""
-    return tuple(
-        Charge(run.id, job.uid, user_account(job.spec.user), run.ran, totals(run.price, run.ran))
-        for run in job.status.runs
-        if run.state is RunState.ENDED and run.ran > Span(0)
-    )
+def _paid(house: House, job: Job) -> JobStatus:
+    """The final charge is posted, or, if the object is to go and the credit service is away, written down as owed."""
+    alarm = ""
+    charged = Credits(0)
+    if job.spec.billed:
+        try:
+            answers = house.credits.charge(final_charges(job)) if job.status.runs else ()
+            house.credits.void(job.uid)
+        except Unavailable:
+            if not job.leaving:
+                raise
+            owe(house, job)
+            return lifecycle.in_arrears(job.status, house.clock.now())
+        alarm = "; ".join(answer.detail for answer in answers if answer.state is ChargeState.REFUSED)
+        charged = sum_of(answers)
+    return lifecycle.closed(job.status, charged, house.clock.now(), job.spec.billed, alarm)
 
 
 def sum_of(answers: tuple[ChargeAnswer, ...]) -> Credits:

@@ -17,7 +17,7 @@ def prepare_command(house: House, job: Job, node: str, hardware: Hardware) -> Pr
     expires = house.clock.now() + house.terms.grant_life
     blobs = dict(zip(INPUTS, (spec.function, spec.args, spec.code, spec.env.working_dir), strict=True))
     inputs = {
-        name: Input(blob.sha256, blob.size, house.blobs.grant_read(input_key(job.id, name), expires))
+        name: Input(blob.sha256, blob.size, house.blobs.grant_read(input_key(job.id, job.uid, name), expires))
         for name, blob in blobs.items()
         if blob is not None
     }

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from core.arrears import owe
 from core.house import House
 from core.names import upload_key
 from ports.blobs import INPUTS, input_key
 from ports.credits import HoldState, user_account
-from ports.errors import CannotAfford, Conflict, Invalid, NotFound, Refused
+from ports.errors import CannotAfford, Conflict, Invalid, NotFound, Refused, Unavailable
 from ports.workloads import FUNDED, BlobRef, Condition, ConditionStatus, Job
 
 
@@ -28,6 +29,8 @@ def fund(house: House, job: Job) -> Job:
     if condition.status is ConditionStatus.FALSE:
         withdraw(house, job)
         raise _refusal(condition)
+    if job.leaving:
+        return _refuse(house, job, Invalid("Its object was deleted before it was funded.", "", "Submit it again."))
     try:
         _authorise(house, job)  # first: who can't pay leaves no bytes behind
         stage_inputs(house, job)
@@ -38,14 +41,14 @@ def fund(house: House, job: Job) -> Job:
 
 
 def stage_inputs(house: House, job: Job) -> None:
-    """Put the uploads that the spec names at `jobs/<id>/`. Raises Invalid if one was never uploaded or has expired."""
+    """Put the uploads that the spec names where this very object has its inputs. Raises Invalid if one is not there any more."""
     spec = job.spec
     named = dict(zip(INPUTS, (spec.function, spec.args, spec.code, spec.env.working_dir), strict=True))
     for name, blob in named.items():
         if blob is None or _is_there(house, job, name, blob):
             continue
         try:
-            stored = house.blobs.copy(upload_key(spec.user, blob.sha256), input_key(job.id, name))
+            stored = house.blobs.copy(upload_key(spec.user, blob.sha256), input_key(job.id, job.uid, name))
         except NotFound as error:
             raise Invalid(
                 f"{name} was not uploaded, or its upload has expired.", name, "POST /v1/uploads first, then submit again.", blob.sha256
@@ -57,8 +60,8 @@ def stage_inputs(house: House, job: Job) -> None:
 
 
 def _is_there(house: House, job: Job, name: str, blob: BlobRef) -> bool:
-    """Staged before; what an earlier job of the same key may have left does not count."""
-    found = house.blobs.stat(input_key(job.id, name))
+    """Staged before, and whole."""
+    found = house.blobs.stat(input_key(job.id, job.uid, name))
     return found is not None and found.size == blob.size and found.sha256 in ("", blob.sha256)
 
 
@@ -101,20 +104,30 @@ def _refusal(condition: Condition) -> Refused:
 def withdraw(house: House, job: Job) -> None:
     """Take a job away that was never funded. Idempotent; raises Unavailable.
 
-    The object goes last: until then somebody finds it and finishes. Another job of the same id may exist once it is gone,
-    so nothing of it is touched after that.
+    The object goes last: until then somebody finds it and finishes. Another job of the same id may exist once it is gone;
+    its hold and its inputs go by its own uid.
     """
     if job.spec.billed:
-        house.credits.void(job.uid)
+        _give_back(house, job)
     found = house.workloads.get(job.id)
     if found is None or found.uid != job.uid:
         return
     for name in INPUTS:
-        house.blobs.delete(input_key(job.id, name))
+        house.blobs.delete(input_key(job.id, job.uid, name))
     try:
         house.workloads.delete(found)
     except Conflict:
         return  # another one is at it, and finishes it the same way
+
+
+def _give_back(house: House, job: Job) -> None:
+    """Its hold, if there is one; of an object that was deleted meanwhile it may be owed instead."""
+    try:
+        house.credits.void(job.uid)
+    except Unavailable:
+        if not job.leaving:
+            raise
+        owe(house, job)
 
 
 def _mark(house: House, job: Job, status: ConditionStatus, reason: str, message: str = "") -> Job:

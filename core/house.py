@@ -25,7 +25,8 @@ class Terms:
     take to build. funding_bound: after it, a submit that a dead gateway left half done is finished by the scheduler.
     lost_after: a node that can't be asked for so long has lost its runs. result_bound: a result that could not be
     stored for so long is lost. grant_life: how long a grant works. max_result: bytes. retries: of an attempt whose
-    user code never started. placement: which GPU an ask for one gets. retention: how long what lies in the blob store is kept.
+    user code never started. placement: which GPU an ask for one gets. archive_after: a job that was settled so long ago
+    moves to the archive. retention: how long what lies in the blob store is kept.
     """
 
     credits_enabled: bool = False
@@ -40,6 +41,7 @@ class Terms:
     max_result: int = 512 * 1024 * 1024
     retries: int = 3
     placement: PlacementPolicy = PlacementPolicy.BEST_FIT
+    archive_after: Span = Span.of(hours=168)
     retention: Retention = KEPT
 
 

@@ -1,10 +1,11 @@
-"""Reading and cancelling jobs. Another user's job does not exist."""
+"""Reading and cancelling jobs, archived ones among them. Another user's job does not exist."""
 
 from __future__ import annotations
 
 from attrs import evolve
 
 from core.callers import Caller
+from core.history import pages, recall
 from core.house import House
 from ports.errors import Conflict, NotFound
 from ports.workloads import TERMINAL, Job, JobFilter, Page, Phase
@@ -12,7 +13,7 @@ from ports.workloads import TERMINAL, Job, JobFilter, Page, Phase
 
 def find(house: House, caller: Caller, job_id: str) -> Job:
     """Raises NotFound if there is none, or none of this caller's; an admin sees all."""
-    job = house.workloads.get(job_id)
+    job = recall(house, job_id)
     if job is None or not (caller.admin or job.spec.user == caller.user):
         raise NotFound(f"There is no job {job_id!a:.80}.", "id", "`gridweave ps` lists your jobs.", job_id)
     return job
@@ -22,7 +23,7 @@ def listing(house: House, caller: Caller, which: JobFilter, cursor: str = "", li
     """The caller's jobs, newest first; an admin's filter may name any user or none."""
     if not caller.admin:
         which = evolve(which, user=caller.user)
-    return house.workloads.list(which, cursor, limit, newest_first=True)
+    return pages(house, which, cursor, limit)
 
 
 def cancel(house: House, caller: Caller, job_id: str) -> Job:

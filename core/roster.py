@@ -9,7 +9,7 @@ one that finds what a predecessor wrote late takes over what only that one knew:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from attrs import define, evolve, field
 
@@ -24,17 +24,22 @@ from ports.workloads import RunId, Slot
 
 NAP = Span.of(seconds=5)  # of silence, the most that one round may add: a scheduler that slept itself has proved nothing
 GRACE = Span.of(seconds=10)  # for a node to say hello to a new term, until its record says that it does not answer
+STEP = Span.of(seconds=5)  # of silence, until the record says so
 _ORDER = {ReportState.PREPARING: 0, ReportState.READY: 1, ReportState.RUNNING: 2, ReportState.GONE: 3}
 
 
 @define
 class Node:
-    """record: as it should be stored. saved: as it is stored, to our knowledge. silent: for how long it can't be asked."""
+    """record: as it should be stored. saved: as it is stored, to our knowledge. silent: for how long this term has not heard
+    it. vain: it was asked, and there was no answer. asked: for how long so. before: for how long so by earlier terms."""
 
     record: NodeRecord
     saved: NodeRecord
     answered: bool = False
     silent: Span = Span(0)
+    vain: bool = False
+    asked: Span = Span(0)
+    before: Span = Span(0)
     counting: bool = False  # its silence had begun by the last round
     label_owner: str = ""
     problem: str = ""
@@ -45,6 +50,12 @@ class Node:
     @property
     def name(self) -> str:
         return self.record.name
+
+    @property
+    def silence(self) -> Span:
+        """For how long it was asked in vain: a term that can't ask anybody (its engine is away, say) proves nothing about a
+        node. What earlier terms have seen counts once this one sees it too."""
+        return self.asked + self.before if self.asked > GRACE else self.asked
 
 
 class Roster:
@@ -65,13 +76,9 @@ class Roster:
         self.capacity = VramLedger()
 
     def load(self) -> None:
-        """Take up all records; until a node answers, its GPUs are known but offer nothing."""
+        """Take up all records; until a node answers, its GPUs are known but offer nothing. Raises StaleEpoch."""
         for record in self._records.list():
-            node = self._nodes[record.name] = Node(record, record)
-            self._remember_ran(node, record)
-            self._fit(node)
-            for each in record.status.quarantine:
-                self._ledger.quarantine(RunId.parse(each.run), [Slot(record.name, each.gpu, each.mib)])
+            self._fit(self._take_up(record))
 
     def expect(self, name: str) -> Node:
         """That node, known or not: something is placed there."""
@@ -83,7 +90,7 @@ class Roster:
     def up(self, seen: ClusterNode, hello: Hello, address: str) -> Node:
         """Its agent has answered hello in this term: it can be asked, and has swept."""
         node = self.expect(seen.name)
-        node.answered, node.silent, node.counting = True, Span(0), False
+        node.answered, node.silent, node.vain, node.asked, node.before, node.counting = True, Span(0), False, Span(0), Span(0), False
         node.label_owner, node.problem = seen.owner, seen.problem
         node.reports = {report.run: report for report in hello.runs}
         for report in hello.runs:
@@ -95,6 +102,7 @@ class Roster:
             epoch=self._epoch,  # written at once: a predecessor that wakes up finds it there
             python=hello.python,
             cloudpickle=hello.cloudpickle,
+            silent=Span(0),
         )
         node.record = evolve(node.record, status=status)
         self._judge(node)
@@ -104,7 +112,14 @@ class Roster:
         """It can't be asked. What runs there may run on; what waits goes elsewhere. One never heard of is noted too."""
         node = self.expect(name)
         node.answered = False
+        _asked_in_vain(node)
         self._judge(node, why)
+
+    def listed(self, names: Collection[str]) -> None:
+        """The cluster knows these nodes, and no others: of those nobody can ask anything."""
+        for node in self._nodes.values():
+            if not node.answered and node.name not in names:
+                _asked_in_vain(node)
 
     def pass_time(self, now: Span) -> list[str]:
         """Count how long the silent ones have been silent; gives those that are lost, or count again, from now on."""
@@ -114,13 +129,14 @@ class Roster:
         for node in self._nodes.values():
             if node.answered:
                 continue
-            before = node.silent
+            own, before = node.silent, node.silence
             if node.counting:
                 node.silent += nap
+                node.asked += nap if node.vain else Span(0)
             node.counting = True
-            if before <= GRACE < node.silent and node.record.status.state is NodeState.READY:
+            if own <= GRACE < node.silent and node.record.status.state is NodeState.READY:
                 self._judge(node)
-            if before <= self._lost_after < node.silent:
+            if before <= self._lost_after < node.silence:
                 self._fit(node)
                 moved.append(node.name)
         return moved
@@ -131,7 +147,7 @@ class Roster:
         for stored in self._records.list():
             node = self._nodes.get(stored.name)
             if node is None:
-                node = self._nodes[stored.name] = Node(stored, stored)
+                node = self._take_up(stored)
                 changed.add(stored.name)
             elif node.saved.version != stored.version:
                 if node.record.spec != stored.spec:
@@ -166,7 +182,7 @@ class Roster:
         if node is None:
             return NodeView(answered=False)
         ran = max(node.ran.get(run, Span(0)), node.record.status.ran.get(str(run), Span(0)))
-        return NodeView(node.answered, node.record.spec.gone, node.silent, ran, node.reports.get(run))
+        return NodeView(node.answered, node.record.spec.gone, node.silence, ran, node.reports.get(run))
 
     def get(self, name: str) -> Node | None:
         return self._nodes.get(name)
@@ -229,13 +245,16 @@ class Roster:
         return tuple(dict.fromkeys(RunId.parse(each.run) for each in node.record.status.quarantine)) if node is not None else ()
 
     def save_all(self, now: Span) -> None:
-        """Write the records that are not as they should be; running times at most once per `ran_every`."""
+        """Write the records that are not as they should be; running times at most once per `ran_every`, a silence as it grows."""
         for node in self._nodes.values():
             if now - node.ran_saved_at >= self._ran_every:
                 ran = {str(run): span for run, span in sorted(node.ran.items()) if span > Span(0)}
                 if ran != node.record.status.ran:
                     node.record = evolve(node.record, status=evolve(node.record.status, ran=ran))
                 node.ran_saved_at = now
+            told = node.record.status.silent
+            if not node.answered and told <= self._lost_after and node.silence - told >= STEP:
+                node.record = evolve(node.record, status=evolve(node.record.status, silent=node.silence))
             if node.record != node.saved:
                 self.save(node)
 
@@ -251,10 +270,23 @@ class Roster:
             node.record = node.saved
             return
 
+    def _take_up(self, stored: NodeRecord) -> Node:
+        """The record of a node that this term has not heard of: all that it says is kept."""
+        self._own(stored)
+        node = self._nodes[stored.name] = Node(stored, stored, before=stored.status.silent)
+        self._remember_ran(node, stored)
+        for each in stored.status.quarantine:
+            self._ledger.quarantine(RunId.parse(each.run), [Slot(stored.name, each.gpu, each.mib)])
+        return node
+
+    def _own(self, stored: NodeRecord) -> None:
+        """Raises StaleEpoch if a newer term has written it: this one writes no more."""
+        if stored.status.epoch > self._epoch:
+            raise StaleEpoch(f"The record of {stored.name} was written by a newer term.", newest=stored.status.epoch)
+
     def _meet(self, node: Node, stored: NodeRecord) -> None:
         """Somebody else has written the record: an operator its spec, or another term its status."""
-        if stored.status.epoch > self._epoch:
-            raise StaleEpoch(f"The record of {node.name} was written by a newer term.", newest=stored.status.epoch)
+        self._own(stored)
         known = {each.run for each in (*node.saved.status.quarantine, *node.record.status.quarantine)}
         late = tuple(each for each in stored.status.quarantine if each.run not in known)
         for each in late:
@@ -297,9 +329,14 @@ class Roster:
         self._classes = None
         known = bool(status.gpus and status.owner and not spec.gone)
         offers = node.answered and status.state is NodeState.READY and not spec.drain
-        counted = status.state in (NodeState.READY, NodeState.UNREACHABLE) and node.silent <= self._lost_after and not spec.drain
+        counted = status.state in (NodeState.READY, NodeState.UNREACHABLE) and node.silence <= self._lost_after and not spec.drain
         _put(self._ledger, node, known, not offers)
         _put(self.capacity, node, known and counted, False)
+
+
+def _asked_in_vain(node: Node) -> None:
+    if not node.vain:
+        node.vain, node.counting = True, False  # its silence begins now
 
 
 def _put(ledger: VramLedger, node: Node, present: bool, drain: bool) -> None:

@@ -9,7 +9,7 @@ runtime's business: it calls these methods one after another, and carries out wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from attrs import evolve, frozen
@@ -119,6 +119,10 @@ class Scheduler:
     def node_down(self, name: str, why: str) -> None:
         self.roster.down(name, why)
         self._mark_node(name)
+
+    def listed(self, names: Collection[str]) -> None:
+        """The cluster answered: these nodes are there, and no others."""
+        self.roster.listed(names)
 
     def reported(self, name: str, reports: Reports) -> None:
         self.roster.reported(name, reports.reports, reports.ran)

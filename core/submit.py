@@ -1,15 +1,17 @@
 """Submit: validate, create the object, fund it.
 
 The id is a hash of user and idempotency key, so the store's create-conflict is the lock: of a hundred submits
-with one key, one creates and all get the same job.
+with one key, one creates and all get the same job. A job in the archive answers for its key too.
 """
 
 from __future__ import annotations
 
 from attrs import frozen
 
+from core.archive import Archive
 from core.callers import Caller
 from core.funding import fund
+from core.history import recall
 from core.house import House
 from core.inventory import Fleet
 from core.names import job_id
@@ -60,8 +62,8 @@ def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -
 
 
 def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -> Submitted:
-    name = job_id(caller.user, submission.key)
-    earlier = house.workloads.get(name)
+    name, began = job_id(caller.user, submission.key), house.clock.elapsed()
+    earlier = recall(house, name)
     if earlier is not None:
         return _replay(house, earlier, submission, fleet)
     check_versions(house, fleet, submission.python, submission.cloudpickle)
@@ -94,7 +96,19 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) 
         if earlier is None:
             raise
         return _replay(house, earlier, submission, fleet)
+    if house.clock.elapsed() - began >= house.terms.archive_after:
+        _look_again(house, created)
     return Submitted(fund(house, created), True, given.rate)
+
+
+def _look_again(house: House, created: Job) -> None:
+    """This request stood still for so long that another one with its key may have been done and archived since it looked.
+
+    Raises Conflict then: its own object is gone again.
+    """
+    if Archive(house.blobs).get(created.id) is not None:
+        house.workloads.delete(created)
+        raise Conflict(created.id)
 
 
 def check_versions(house: House, fleet: Fleet, python: str, cloudpickle: str) -> None:

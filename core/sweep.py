@@ -15,7 +15,7 @@ from attrs import frozen
 from core.house import House
 from core.manifest import manifest_key
 from core.retention import Fate, Retention, job_of, may_go, shortest
-from ports.blobs import INPUTS, BlobInfo, input_key
+from ports.blobs import BlobInfo
 from ports.errors import NotFound
 from ports.units import Instant, Span
 from ports.workloads import TERMINAL, Phase
@@ -45,7 +45,8 @@ def sweep(house: House) -> Swept:
         if not job_id or not old:
             continue
         fate = fate_of(house, job_id)
-        gone = _delete(house, _in_order(house, job_id, fate, [info.key for info in _going(old, now, fate, kept)]))
+        going = [info.key for info in _going(old, now, fate, kept)]
+        gone = _delete(house, sorted(going, key=lambda key: key.endswith("/manifest.json")))  # which tells the fate, so it goes last
         blobs, jobs = blobs + gone, jobs + bool(gone)
     return Swept(uploads, blobs, jobs)
 
@@ -66,15 +67,6 @@ def fate_of(house: House, job_id: str) -> Fate:
 
 def _going(found: Iterable[BlobInfo], now: Instant, fate: Fate, kept: Retention) -> Iterator[BlobInfo]:
     return (info for info in found if may_go(info.key, now - info.modified, fate, kept))
-
-
-def _in_order(house: House, job_id: str, fate: Fate, keys: list[str]) -> Iterator[str]:
-    """The manifest last: what is interrupted is decided in the same way next time. A job of that id may have been made anew
-    meanwhile, with inputs of its own."""
-    inputs = {input_key(job_id, name) for name in INPUTS}
-    for key in sorted(keys, key=lambda key: key == manifest_key(job_id)):
-        if key not in inputs or fate_of(house, job_id) is fate:
-            yield key
 
 
 def _delete(house: House, keys: Iterable[str]) -> int:

@@ -1,7 +1,8 @@
 """The billing tick: totals so far of everything that runs, posted in few requests.
 
 It reads running times from the node records and prices from the objects; no clock, no tariff. Any number of
-billers at once post the same totals, and a total that is posted twice is posted once.
+billers at once post the same totals, and a total that is posted twice is posted once. Then the arrears: what ended
+and went while the credit service was away.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from itertools import islice
 
 from attrs import evolve, frozen
 
+from core.arrears import Refusal, collect
 from core.charges import totals
 from core.house import House
 from core.inventory import running_times
@@ -37,13 +39,15 @@ class Alarm:
 
 @frozen
 class Ticked:
-    """What one round did. posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry."""
+    """What one round did. posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry.
+    arrears: debts that were paid."""
 
     runs: int = 0
     posted: int = 0
     stale: int = 0
     refused: tuple[Alarm, ...] = ()
     flagged: int = 0
+    arrears: int = 0
 
 
 def tick(house: House, metering: Metering) -> Ticked:
@@ -70,9 +74,14 @@ def tick(house: House, metering: Metering) -> Ticked:
                 refused=result.refused + _alarms(job, charge, answer),
             )
     result = evolve(result, flagged=sum(_flag(house, user) for user in sorted(dry)))
+    owed = collect(house)
     if unmetered:
         raise unmetered[0]
-    return result
+    return evolve(result, arrears=owed.paid, refused=result.refused + tuple(map(_of_debt, owed.refused)))
+
+
+def _of_debt(refusal: Refusal) -> Alarm:
+    return Alarm(refusal.debt.workload, refusal.run, refusal.debt.payer.removeprefix(user_account("")), refusal.why)
 
 
 def _alarms(job: Job, charge: Charge, answer: ChargeAnswer) -> tuple[Alarm, ...]:

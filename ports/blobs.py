@@ -1,8 +1,8 @@
 """Bytes by key, and grants: narrow, short-lived permissions that travel to an agent instead of a secret.
 
-Layout (schema 1): `uploads/<user hash>/<sha256>` waits for a submit; `jobs/<id>/function|args|code|working_dir`
-are inputs; `jobs/<id>/<attempt>/result`, `.../logs/<rank>/<n>` are outputs; `jobs/<id>/manifest.json` names the
-attempt that counts.
+Layout (schema 1): `uploads/<user hash>/<sha256>` waits for a submit;
+`jobs/<id>/inputs-<uid>/function|args|code|working_dir` are inputs; `jobs/<id>/<attempt>/result`,
+`.../logs/<rank>/<n>` are outputs; `jobs/<id>/manifest.json` names the attempt that counts.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from ports.units import Instant
 INPUTS = ("function", "args", "code", "working_dir")
 
 
-def input_key(job_id: str, name: str) -> str:
-    return f"jobs/{job_id}/{name}"
+def input_key(job_id: str, uid: str, name: str) -> str:
+    """Of that object alone: a key whose job was refused may make another of the same id, and what clears up after the
+    first one may come late."""
+    return f"jobs/{job_id}/inputs-{uid}/{name}"
 
 
 def run_prefix(job_id: str, attempt: int) -> str:

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from attrs import frozen
 
+from ports.units import Span
+
 
 @frozen
 class Holder:
@@ -26,6 +28,20 @@ class Leadership(Protocol):
         ...
 
     def release(self) -> None: ...
+
+    def holder(self) -> Holder | None: ...
+
+
+class Elections(Protocol):
+    """Who leads, asked for by others than those who keep the lock. Raises Unavailable when it can't be asked."""
+
+    def stand(self, identity: str, lasts: Span) -> bool:
+        """Take the lock or renew it, for `lasts` from now on. False: somebody else has it."""
+        ...
+
+    def resign(self, identity: str) -> None:
+        """No error if it is not that one's."""
+        ...
 
     def holder(self) -> Holder | None: ...
 

@@ -118,6 +118,14 @@ def closed(status: JobStatus, charged: Credits, now: Instant, billed: bool, alar
     return evolve(status, phase=status.outcome or Phase.FAILED, charged=charged)
 
 
+def in_arrears(status: JobStatus, now: Instant) -> JobStatus:
+    """The terminal phase of what must go before it can be charged: it is owed, and charged later."""
+    owed = "The credit service did not answer; it is charged when that is back."
+    for kind in (CHARGED, HOLD_VOIDED):
+        status = status.with_condition(kind, ConditionStatus.UNKNOWN, now, "InArrears", owed)
+    return evolve(status, phase=status.outcome or Phase.FAILED)
+
+
 def verdict(job: Job, how: Exit, at_large: bool = False) -> tuple[Phase, str, str]:
     """The terminal phase that an exit leads to, its reason and what people are told.
 

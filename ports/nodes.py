@@ -53,7 +53,8 @@ class NodeSpec:
 
 @frozen
 class NodeStatus:
-    """owner: as it holds now. agent: base URL. ran: of each live run (by its text), for the biller. reason: for people."""
+    """owner: as it holds now. agent: base URL. ran: of each live run (by its text), for the biller. reason: for people.
+    silent: for how long it has been asked in vain since it last answered, so that many short terms give it up as one does."""
 
     state: NodeState = NodeState.UNREACHABLE
     reason: str = ""
@@ -65,6 +66,7 @@ class NodeStatus:
     cloudpickle: str = ""
     quarantine: tuple[Quarantine, ...] = ()
     ran: dict[str, Span] = field(factory=dict)
+    silent: Span = Span(0)
 
 
 @frozen

@@ -62,8 +62,14 @@ class RunId:
 
     @staticmethod
     def parse(text: str) -> RunId:
-        workload, attempt, *replica = text.split("/")
-        return RunId(workload, int(attempt), int(replica[0]) if replica else None)
+        """From the right: an id that somebody chose may hold a slash. Raises ValueError."""
+        front, slash, last = text.rpartition("/")
+        workload, inner, attempt = front.rpartition("/")
+        if inner and attempt.isdecimal():
+            return RunId(workload, int(attempt), int(last))
+        if not slash:
+            raise ValueError(f"{text!r:.80} names no run")
+        return RunId(front, int(last))
 
 
 # ---------------------------------------------------------------- phases and states
@@ -270,7 +276,8 @@ class JobStatus:
 @frozen
 class Job:
     """A stored job. uid: of this very object; another of the same id has another. version: the store's, for
-    compare-and-swap. created_at: its place in the queue."""
+    compare-and-swap. created_at: its place in the queue. leaving: its object was deleted, and stays only until the job
+    is settled; no writer sets it."""
 
     id: str
     uid: str
@@ -279,6 +286,7 @@ class Job:
     status: JobStatus = JobStatus()
     version: str = ""
     schema: int = SCHEMA
+    leaving: bool = False
 
 
 def check_transition(old: Job, new: Job) -> None:

@@ -1,11 +1,15 @@
 """Failpoints: this process kills itself at a named call to a port, so that tests see what a crash there leaves behind.
 
-    GRIDWEAVE_FAILPOINT = PORT.METHOD[@SITE][:before|after[:N]]
+    GRIDWEAVE_FAILPOINT = PORT.METHOD[@SITE][:before|after[:N[:kill|stop]]]
 
 PORT is one of those below, METHOD one of its methods. A call that carries commands to an agent is also known by their
 kinds: `agent.prepare`, `agent.go`, `agent.kill`, `agent.renew`, `agent.forget`. SITE narrows it to one place of ours,
 the calling function and its caller: `workloads.replace@schedule._write<schedule._start`. The N-th such call (the first
-by default) ends the process by SIGKILL, before it is made (by default) or after it has come back.
+by default) ends the process by SIGKILL, before it is made (by default) or after it has come back; `stop` is SIGSTOP
+instead: the process goes on right there when somebody sends it SIGCONT.
+
+With STORE=kubernetes two more are below the ports: `kube`, each request for an object (`kube.patch_namespaced_custom_object`
+of a finalizer), and `lease`, each request for the Lease.
 
     GRIDWEAVE_FAILPOINT_LOG = FILE
 
@@ -32,12 +36,14 @@ from ports.errors import Invalid
 from runtimes.settings import WrongSettingsError
 
 FAILPOINT, LOG = "GRIDWEAVE_FAILPOINT", "GRIDWEAVE_FAILPOINT_LOG"
-PORTS = ("workloads", "nodes", "credits", "tariffs", "blobs", "leadership", "epochs", "metering", "cluster", "agent")
+PORTS = ("workloads", "nodes", "credits", "tariffs", "blobs", "leadership", "epochs", "metering", "cluster", "agent", "kube", "lease")
 _GRAMMAR = re.compile(
     rf"(?P<call>(?:{'|'.join(PORTS)})\.[a-z_]+)"
-    r"(?:@(?P<site>[\w.<]+))?(?::(?P<when>before|after)(?::(?P<n>[1-9][0-9]{0,5}))?)?"
+    r"(?:@(?P<site>[\w.<]+))?(?::(?P<when>before|after)(?::(?P<n>[1-9][0-9]{0,5})(?::(?P<how>kill|stop))?)?)?"
 )
-_OURS = ("core.", "runtimes.")
+_STORE = "adapters.k8s."
+_OURS = ("core.", "runtimes.", _STORE)
+_THROUGH = ("runtimes.failpoints", f"{_STORE}objects", f"{_STORE}client")  # on the way of every call
 _FIRST = os.getpid()  # where this was loaded: a worker of the gateway was forked from it, and would be replaced by it
 T = TypeVar("T")
 log = structlog.get_logger("gridweave.failpoint")
@@ -45,24 +51,26 @@ log = structlog.get_logger("gridweave.failpoint")
 
 @frozen
 class Failpoint:
-    """call: "port.method". site: "" is anywhere. n: of the calls that fit, from 1."""
+    """call: "port.method". site: "" is anywhere. n: of the calls that fit, from 1. stop: not killed, but stopped."""
 
     call: str
     site: str = ""
     after: bool = False
     n: int = 1
+    stop: bool = False
 
     @staticmethod
     def parse(text: str) -> Failpoint:
         """Raises Invalid."""
         found = _GRAMMAR.fullmatch(text)
         if found is None:
-            remedy = f"Set it to PORT.METHOD[@SITE][:before|after[:N]], PORT one of {', '.join(PORTS)}; or unset it."
+            remedy = f"Set it to PORT.METHOD[@SITE][:before|after[:N[:kill|stop]]], PORT one of {', '.join(PORTS)}; or unset it."
             raise Invalid(f"{FAILPOINT} is {text!r:.120}.", FAILPOINT, remedy, text)
-        return Failpoint(found["call"], found["site"] or "", found["when"] == "after", int(found["n"] or 1))
+        return Failpoint(found["call"], found["site"] or "", found["when"] == "after", int(found["n"] or 1), found["how"] == "stop")
 
     def __str__(self) -> str:
-        return f"{self.call}{'@' if self.site else ''}{self.site}:{'after' if self.after else 'before'}:{self.n}"
+        where = f"{self.call}{'@' if self.site else ''}{self.site}"
+        return f"{where}:{'after' if self.after else 'before'}:{self.n}{':stop' if self.stop else ''}"
 
 
 @frozen
@@ -93,13 +101,14 @@ class Failpoints:
         site = _site()
         self._note(*(f"{name}@{site}" for name in names))
         here = self.point is not None and self._counts(self.point, names, site)
-        if here and not cast(Failpoint, self.point).after:
-            self._die()
+        ends = here and cast(Failpoint, self.point).after
+        if here and not ends:
+            self._reached()
         try:
             return call()
         finally:
-            if here:
-                self._die()
+            if ends:
+                self._reached()
 
     def _counts(self, point: Failpoint, names: tuple[str, ...], site: str) -> bool:
         if point.call not in names or point.site not in ("", site):
@@ -116,9 +125,12 @@ class Failpoints:
             finally:
                 os.close(handle)
 
-    def _die(self) -> None:
-        """With the process that would start another in this one's place."""
+    def _reached(self) -> None:
+        """Killed with the process that would start another in this one's place; stopped alone."""
         self._note(f"!{self.point}")
+        if cast(Failpoint, self.point).stop:
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # this thread takes no step more; the others stop with it
+            return
         for pid in (_FIRST, os.getpid()):
             os.kill(pid, signal.SIGKILL)
 
@@ -130,7 +142,7 @@ def check(environment: Mapping[str, str]) -> None:
     except Invalid as error:
         raise WrongSettingsError([error]) from None
     if told is not None and told.point is not None:
-        log.warning("this process will kill itself", failpoint=str(told.point))
+        log.warning("this process will stop itself" if told.point.stop else "this process will kill itself", failpoint=str(told.point))
 
 
 class _Wrapped:
@@ -161,12 +173,12 @@ def _names(port: str, method: str, args: tuple[Any, ...]) -> Iterator[str]:
 
 
 def _site() -> str:
-    """The function of ours that calls a port, and the one that called it."""
+    """The function of ours that makes the call, and the one that called it."""
     found: list[str] = []
     frame = sys._getframe(2)
     while frame is not None and len(found) < 2:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if module.startswith(_OURS) and module != __name__ and not function.startswith("<"):
+        if module.startswith(_OURS) and module not in _THROUGH and not function.startswith("<"):
             found.append(f"{module.rpartition('.')[2]}.{function}")
         frame = frame.f_back  # type: ignore[assignment]
     return "<".join(found)

@@ -120,6 +120,10 @@ class Settings:
             "embedded: the gateway hosts scheduler and biller; external: python -m runtimes.batch does.",
         ),
     )
+    probe_port: int = attrs.field(
+        default=0,
+        metadata=_about(read.whole(0, 65535, "TCP port; 0: none"), "Port of /healthz and /readyz of python -m runtimes.batch schedule."),
+    )
     # Ray and Kubernetes
     ray_head_address: str = attrs.field(
         default="auto",
@@ -136,6 +140,10 @@ class Settings:
     node_lost_seconds: int = attrs.field(
         default=90,
         metadata=_about(read.seconds(1, 86_400), "A node that can't be asked for so long has lost what ran there."),
+    )
+    jobs_kept_hours: Decimal = attrs.field(
+        default=Decimal(168),
+        metadata=_about(read.hours(876_000), "Hours after its end that a job stays in the store; then it moves to the archive."),
     )
     placement_policy: PlacementPolicy = attrs.field(
         default=PlacementPolicy.BEST_FIT,
@@ -155,6 +163,10 @@ class Settings:
     kuberay_namespace: str = attrs.field(
         default="gridweave",
         metadata=_about(read.dns_label(), "Namespace of our Kubernetes objects."),
+    )
+    lease_seconds: int = attrs.field(
+        default=15,
+        metadata=_about(read.seconds(3, 3600), "A scheduler that is not heard of for so long is replaced, with STORE=kubernetes."),
     )
     ray_serve_port: int = attrs.field(
         default=8000,
@@ -262,6 +274,10 @@ class Settings:
         return Span.of(seconds=self.node_lost_seconds)
 
     @property
+    def lease(self) -> Span:
+        return Span.of(seconds=self.lease_seconds)
+
+    @property
     def billing_tick(self) -> Span:
         return Span.of(seconds=self.billing_tick_seconds)
 
@@ -286,6 +302,11 @@ class Settings:
     def preflight(self) -> Span:
         """A part of a millisecond counts as a whole one."""
         return Span(-int(-self.preflight_hours * 3_600_000 // 1))
+
+    @property
+    def jobs_kept(self) -> Span:
+        """A part of a millisecond counts as a whole one."""
+        return Span(-int(-self.jobs_kept_hours * 3_600_000 // 1))
 
     @property
     def base_credits(self) -> Credits:

@@ -7,9 +7,10 @@ import socket
 from contextlib import ExitStack
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from adapters.local.randomness import SystemRandomness
+from adapters.remote.leadership import RemoteLeadership
 from adapters.remote.line import Line
 from adapters.remote.stores import RemoteEpochs, RemoteNodes, RemoteTariffs, RemoteWorkloads
 from adapters.sqlite.epochs import SqliteEpochs
@@ -18,11 +19,11 @@ from adapters.sqlite.nodes import SqliteNodes
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.tariffs import SqliteTariffs
 from adapters.sqlite.workloads import SqliteWorkloads
-from ports.errors import Refused
-from ports.leadership import Epochs, Holder, Leadership
+from ports.leadership import Epochs, Leadership
 from ports.nodes import NodeRecords
 from ports.tariffs import Tariffs
 from ports.workloads import Workloads
+from runtimes.failpoints import Failpoints
 from runtimes.settings import Settings, Store
 
 
@@ -37,10 +38,10 @@ class Stores:
     leadership: Leadership
 
 
-def open_stores(settings: Settings, folder: Path, opened: ExitStack) -> Stores:
-    """What is opened is closed by `opened`. Raises Refused, Unavailable."""
+def open_stores(settings: Settings, folder: Path, opened: ExitStack, tells: bool = False) -> Stores:
+    """What is opened is closed by `opened`. tells: whether events of Kubernetes are written. Raises Refused, Unavailable."""
     if settings.store is Store.KUBERNETES:
-        return _on_kubernetes(settings, opened)
+        return _on_kubernetes(settings, opened, tells)
     if settings.store is Store.PROXIED:
         return _by_control_service(settings, opened)
     database = open_gridweave(folder)
@@ -51,36 +52,35 @@ def open_stores(settings: Settings, folder: Path, opened: ExitStack) -> Stores:
     return Stores(workloads, SqliteNodes(database), SqliteTariffs(database), SqliteEpochs(database), leadership)
 
 
-def _on_kubernetes(settings: Settings, opened: ExitStack) -> Stores:
+def _on_kubernetes(settings: Settings, opened: ExitStack, tells: bool) -> Stores:
     from adapters.k8s.client import connect  # half a second to import: only where it is used
     from adapters.k8s.epochs import KubeEpochs
-    from adapters.k8s.leadership import LeaseLeadership
+    from adapters.k8s.events import KubeEvents
+    from adapters.k8s.leadership import LeaseLeadership, Pace
     from adapters.k8s.nodes import KubeNodes
     from adapters.k8s.tariffs import KubeTariffs
     from adapters.k8s.workloads import KubeWorkloads
 
     client = connect(settings.kuberay_namespace)
     opened.callback(client.close)
-    workloads = KubeWorkloads(client)
+    points, identity = Failpoints.read(os.environ), _identity()
+    if points is not None:
+        client = evolve(client, passing=points.wrapped)
+    events = KubeEvents(client, identity)
+    opened.callback(events.close)
+    workloads = KubeWorkloads(client, tell=events.tell if tells else None)
     opened.callback(workloads.close)
-    identity = f"{socket.gethostname()}-{os.getpid()}-{SystemRandomness().token()[:8]}"
-    return Stores(workloads, KubeNodes(client), KubeTariffs(client), KubeEpochs(client), LeaseLeadership(client, identity))
+    leadership = LeaseLeadership(client, identity, pace=Pace.of(settings.lease))
+    return Stores(workloads, KubeNodes(client), KubeTariffs(client), KubeEpochs(client), leadership)
 
 
 def _by_control_service(settings: Settings, opened: ExitStack) -> Stores:
     line = Line(settings.kuberay_service_url, settings.admin_token.get_secret_value())
     opened.callback(line.close)
-    return Stores(RemoteWorkloads(line), RemoteNodes(line), RemoteTariffs(line), RemoteEpochs(line), NoElection())
+    leadership = RemoteLeadership(line, _identity(), settings.lease)
+    return Stores(RemoteWorkloads(line), RemoteNodes(line), RemoteTariffs(line), RemoteEpochs(line), leadership)
 
 
-class NoElection:
-    """A control service elects nobody: the scheduler needs a Lease, and so a way to the Kubernetes API of its own."""
-
-    def acquire(self) -> bool:
-        raise Refused("STORE=proxied is for gateways; it elects no scheduler.", "STORE", "Set STORE=kubernetes where the scheduler runs.")
-
-    def release(self) -> None:
-        return
-
-    def holder(self) -> Holder | None:
-        return None
+def _identity() -> str:
+    """Fresh in each process."""
+    return f"{socket.gethostname()}-{os.getpid()}-{SystemRandomness().token()[:8]}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from enum import Enum
 
 from attrs import evolve, frozen
 
@@ -64,7 +65,16 @@ class Wired:
         self._opened.close()
 
 
-def wire(settings: Settings, gateway_url: str) -> Wired:
+class Part(Enum):
+    """What a process is for: it does nothing that its own account on the cluster may not."""
+
+    GATEWAY = "gateway"
+    SCHEDULER = "scheduler"
+    BILLER = "biller"
+    REAPER = "reaper"
+
+
+def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wired:
     """Open everything. Raises NotImplementedError for an adapter that this release does not have, Unavailable, Refused."""
     _check_choices(settings)
     folder = state_folder(settings.state_dir)
@@ -72,8 +82,9 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
     clock, opened = clock_of(os.environ, SystemClock()), ExitStack()
     money = open_credits(folder)
     opened.callback(money.close)
-    stores, credits = open_stores(settings, folder, opened), SqliteCredits(money, clock)
-    first_tariff(stores.tariffs, settings)
+    stores, credits = open_stores(settings, folder, opened, part is Part.SCHEDULER), SqliteCredits(money, clock)
+    if part in (Part.GATEWAY, Part.SCHEDULER):
+        first_tariff(stores.tariffs, settings)
     if settings.demo:
         credits.set_plan(DEMO_USER, "paid")
         credits.post("demo-credits", "grant", {user_account(DEMO_USER): DEMO_CREDITS, ISSUE: -DEMO_CREDITS}, "Credits of the demo")
@@ -85,6 +96,7 @@ def wire(settings: Settings, gateway_url: str) -> Wired:
         result_bound=settings.result_pending,
         max_result=settings.max_result,
         placement=settings.placement_policy,
+        archive_after=settings.jobs_kept,
         retention=settings.retention,
     )
     blobs = open_blobs(settings, folder, gateway_url, secret, clock, opened)

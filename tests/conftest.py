@@ -38,6 +38,10 @@ settings.register_profile("dev", _quiet, max_examples=50)
 settings.register_profile("long", _quiet, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
+# A shell lets what it starts in the background ignore Ctrl-C, and so would every program that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # ---------------------------------------------------------------- GPUs
 
 

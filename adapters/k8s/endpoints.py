@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from attrs import evolve
 
-from adapters.k8s import names
+from adapters.k8s import conditions, names
 from adapters.k8s.client import API_VERSION, KubeClient
 from adapters.k8s.forms import Form, check_size, maybe_time, original, sendable, time_of, time_text, without_none
-from adapters.k8s.mapping import LARGEST_NEW, ask_form, ask_of, condition_form, condition_of, job_key
+from adapters.k8s.mapping import LARGEST_NEW, ask_form, ask_of, job_key
 from adapters.k8s.objects import Objects
 from ports.endpoints import SCHEMA, Endpoint, EndpointMode, EndpointPhase, EndpointSpec, EndpointStatus, check_endpoint_transition
 from ports.errors import Conflict, Unavailable
@@ -135,7 +135,7 @@ def _status_form(endpoint: Endpoint) -> Form:
         "perCall": None if status.per_call is None else status.per_call.micro,
         "reason": status.reason,
         "message": status.message,
-        "conditions": [condition_form(each, endpoint.generation) for each in status.conditions],
+        "conditions": [conditions.form_of(each, endpoint.generation) for each in (*status.conditions, *conditions.of_endpoint(endpoint))],
         **{name: None if at is None else time_text(at) for name, at in times},
     }
     made: Form = sendable(without_none(form))
@@ -150,7 +150,7 @@ def _status(form: Form) -> EndpointStatus:
         url=form.get("url", ""),
         healthy=form.get("healthyReplicas", 0),
         per_call=None if per_call is None else Credits(per_call),
-        conditions=tuple(condition_of(each) for each in form.get("conditions", ())),
+        conditions=conditions.stored(form.get("conditions", ()), conditions.OF_ENDPOINTS),
         checked_at=maybe_time(form.get("checkedAt")),
         started_at=maybe_time(form.get("startedAt")),
         stopped_at=maybe_time(form.get("stoppedAt")),

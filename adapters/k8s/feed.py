@@ -209,7 +209,7 @@ class Feed:
             if self._fresh:
                 self._begun()
                 self._fresh = False
-            for event in _events(stream):
+            for event in events(stream):
                 if self._closed:
                     return
                 self._fold(event)
@@ -259,7 +259,7 @@ class Feed:
             self._horizon = self._log.pop(oldest).version
 
 
-def _events(stream: urllib3.BaseHTTPResponse) -> Iterator[Form]:
+def events(stream: urllib3.BaseHTTPResponse) -> Iterator[Form]:
     """One per line; a line that is cut off by the end is none."""
     rest = b""
     for piece in stream.stream(None, decode_content=False):

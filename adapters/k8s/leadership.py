@@ -30,7 +30,7 @@ NAME = "gridweave-scheduler"
 _TIMEOUT = (3.05, 5.0)  # seconds: a request that hangs must not outlast the deadline
 
 
-def _boottime() -> Span:
+def boottime() -> Span:
     """Goes on while the machine sleeps or the process is stopped."""
     return Span(int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000))
 
@@ -43,12 +43,17 @@ class Pace:
     deadline: Span = RENEW_DEADLINE
     retry: Span = RETRY
 
+    @staticmethod
+    def of(duration: Span) -> Pace:
+        """The other two in client-go's proportions."""
+        return Pace(duration, Span(duration.ms * 2 // 3), Span(duration.ms * 2 // 15))
+
 
 class LeaseLeadership:
     """`ports.leadership.Leadership`. identity: fresh in each process. elapsed: a clock that neither jumps nor stops."""
 
     def __init__(
-        self, client: KubeClient, identity: str, name: str = NAME, pace: Pace = Pace(), elapsed: Callable[[], Span] = _boottime
+        self, client: KubeClient, identity: str, name: str = NAME, pace: Pace = Pace(), elapsed: Callable[[], Span] = boottime
     ) -> None:
         self._api, self._namespace, self._name = client.coordination, client.namespace, name
         self._identity, self._pace, self._elapsed = identity, pace, elapsed
@@ -63,9 +68,7 @@ class LeaseLeadership:
             if self._renewed is not None and now - self._renewed < self._pace.retry:
                 return True
             try:
-                held = self._take_or_renew(now)
-            except Conflict:
-                held = False  # another one was faster
+                return self._renew(now)
             except Unavailable:
                 if self._renewed is None:
                     raise
@@ -73,8 +76,19 @@ class LeaseLeadership:
                 if not held:
                     self._renewed = None
                 return held
-            self._renewed = now if held else None
-            return held
+
+    def renew(self) -> bool:
+        """Likewise, but asks at all events. Raises Unavailable, also while what was renewed before still lasts."""
+        with self._mutex:
+            return self._renew(self._elapsed())
+
+    def _renew(self, now: Span) -> bool:
+        try:
+            held = self._take_or_renew(now)
+        except Conflict:
+            held = False  # another one was faster
+        self._renewed = now if held else None
+        return held
 
     def release(self) -> None:
         with self._mutex:

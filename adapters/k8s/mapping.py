@@ -10,7 +10,7 @@ import json
 
 from attrs import evolve
 
-from adapters.k8s import names
+from adapters.k8s import conditions, names
 from adapters.k8s.client import API_VERSION
 from adapters.k8s.forms import Form, check_size, mark, maybe_time, original, sendable, time_of, time_text, without_none
 from ports.errors import Unavailable
@@ -21,7 +21,6 @@ from ports.workloads import (
     SCHEMA,
     Ask,
     BlobRef,
-    Condition,
     ConditionStatus,
     Environment,
     Exit,
@@ -106,9 +105,10 @@ def _job(form: Form) -> Job:
         status = _status(key, original(json.loads(notes[names.INITIAL])))
     else:
         status = JobStatus().with_condition(FUNDED, ConditionStatus.UNKNOWN, created, "Authorising")
-    if status.cancel is None and meta.get("deletionTimestamp"):
+    leaving = is_deleting(form)
+    if status.cancel is None and leaving:
         status = _cancelled(status, meta["deletionTimestamp"])
-    return Job(key, meta["uid"], created, _spec(spec), status, meta["resourceVersion"], schema)
+    return Job(key, meta["uid"], created, _spec(spec), status, meta["resourceVersion"], schema, leaving)
 
 
 def job_key(meta: Form) -> str:
@@ -239,7 +239,7 @@ def status_form(job: Job, generation: int) -> Form:
             "phase": status.phase.value,
             "attempt": status.attempt,
             "placement": None if run is None else _placement_form(run.placement),
-            "where": None if run is None else _where(run.placement),
+            "where": None if run is None else where(run.placement),
             "startedAt": None if run is None or run.started_at is None else time_text(run.started_at),
             "finishedAt": None if run is None or run.ended_at is None else time_text(run.ended_at),
             "ranMs": ran,
@@ -254,27 +254,10 @@ def status_form(job: Job, generation: int) -> Form:
             if result is None
             else {"key": result.key, "size": result.size, "sha256": result.sha256, "raised": result.raised},
             "charged": status.charged.micro,
-            "conditions": [condition_form(each, generation) for each in status.conditions],
+            "conditions": [conditions.form_of(each, generation) for each in (*status.conditions, *conditions.of_job(job))],
             "runs": [_run_form(each) for each in status.runs],
         }
     )
-
-
-def condition_form(each: Condition, generation: int) -> Form:
-    return {
-        "type": each.type,
-        "status": each.status.value,
-        "reason": each.reason,
-        "message": each.message,
-        "lastTransitionTime": time_text(each.at),
-        "observedGeneration": generation,
-    }
-
-
-def condition_of(form: Form) -> Condition:
-    at = maybe_time(form.get("lastTransitionTime"))
-    told = form["type"], ConditionStatus(form["status"]), form.get("reason", ""), form.get("message", "")
-    return Condition(*told) if at is None else Condition(*told, at)
 
 
 def _status(key: str, form: Form) -> JobStatus:
@@ -283,7 +266,7 @@ def _status(key: str, form: Form) -> JobStatus:
         phase=Phase(form["phase"]),
         attempt=form.get("attempt", 0),
         runs=tuple(_run(key, each) for each in form.get("runs", ())),
-        conditions=tuple(condition_of(each) for each in form.get("conditions", ())),
+        conditions=conditions.stored(form.get("conditions", ()), conditions.OF_JOBS),
         waiting=form.get("waiting", ""),
         position=form.get("position", 0),
         cancel=maybe_time(form.get("cancelRequestedAt")),
@@ -373,7 +356,7 @@ def _placement_form(placement: Placement) -> list[Form]:
     return [{"node": slot.node, "gpu": slot.gpu, "mib": slot.mib.n} for slot in placement]
 
 
-def _where(placement: Placement) -> str:
+def where(placement: Placement) -> str:
     """For people: "n1:0,3 n2:1"."""
     nodes = dict.fromkeys(slot.node for slot in placement)
     return " ".join(f"{node}:{','.join(str(slot.gpu) for slot in placement if slot.node == node)}" for node in nodes)

@@ -15,7 +15,7 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from attrs import evolve
 
@@ -38,10 +38,19 @@ _KNOWN = 1_024  # versions of jobs, to check a write against what its writer rea
 class KubeWorkloads:
     """`ports.workloads.Workloads`. Whoever follows changes takes the finalizer off what was deleted and is settled.
 
-    page: objects in one answer of the API. kept, at_once: see `Feed` and `AT_ONCE`. feed: its watch.
+    page: objects in one answer of the API. kept, at_once: see `Feed` and `AT_ONCE`. feed: its watch. tell: is given each
+    job that this process replaces, as it was and as it is.
     """
 
-    def __init__(self, client: KubeClient, page: int = PAGE, kept: int = KEPT, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        page: int = PAGE,
+        kept: int = KEPT,
+        at_once: int = AT_ONCE,
+        tell: Callable[[Job, Job], None] | None = None,
+    ) -> None:
+        self._tell = tell
         self._namespace = client.namespace
         self._objects = Objects(client, PLURAL, page)
         self._at_once = at_once
@@ -75,7 +84,10 @@ class KubeWorkloads:
             if fresh is None or fresh.version != job.version:
                 raise Conflict(job.id) from None
             raise
-        return self._swap(job)
+        written = self._swap(job)
+        if self._tell is not None:
+            self._tell(old, written)
+        return written
 
     def delete(self, job: Job) -> None:
         name = names.object_name(job.id)

@@ -8,22 +8,26 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 import structlog
 from attrs import asdict
 from cyclopts import App, Parameter
 
+from core.archive import archive
 from core.sweep import sweep as sweep_blobs
 from core.tick import tick
 from ports.errors import GridweaveError, Unavailable
 from ports.units import Span
 from runtimes import blob_stores, failpoints
+from runtimes.batch.host import Host
+from runtimes.batch.probe import probe
 from runtimes.batch.term import Term
 from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.settings import Settings, Store, WrongSettingsError, load
 from runtimes.state import state_folder
-from runtimes.wiring import Wired, wire
+from runtimes.wiring import Part, Wired, wire
 
 app = App(name="python -m runtimes.batch", help=__doc__, help_format="plaintext")
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the summary as one JSON object.")]
@@ -35,16 +39,18 @@ RECONCILE_S = 15.0
 def schedule() -> int:
     """Schedule until stopped by SIGTERM or Ctrl-C.
 
+    With PROBE_PORT it answers there whether it still works.
     With STORE=sqlite it exits with 3 if another process schedules; else it waits, to take over from that one.
     """
-    wired, settings = _open()
+    wired, settings = _open(Part.SCHEDULER)
     try:
         if settings.store is Store.SQLITE and not _lead(wired):
             return 3
         host = wired.host(settings)
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda *_: threading.Thread(target=host.stop, daemon=True).start())
-        host.run()
+        with _probed(host, settings):
+            host.run()
         return 0
     finally:
         wired.close()
@@ -53,7 +59,7 @@ def schedule() -> int:
 @app.command
 def reconcile(*, seconds: float = RECONCILE_S, as_json: Json = False) -> int:
     """One round for cron: take over, ask every agent, take every step that can be taken, exit."""
-    wired, _ = _open()
+    wired, _ = _open(Part.SCHEDULER)
     try:
         if not _lead(wired):
             return 3
@@ -76,7 +82,7 @@ def reconcile(*, seconds: float = RECONCILE_S, as_json: Json = False) -> int:
 @app.command
 def bill(*, as_json: Json = False) -> int:
     """One billing round; any number at once is harmless. Exits with 1 if a charge was refused."""
-    wired, settings = _open()
+    wired, settings = _open(Part.BILLER)
     try:
         if not settings.credits_enabled:
             _say({"credits_enabled": False}, as_json)
@@ -90,21 +96,31 @@ def bill(*, as_json: Json = False) -> int:
 
 @app.command
 def sweep(*, as_json: Json = False) -> int:
-    """Delete what is kept no longer: unused uploads, then what ended jobs have left, by the KEEP_ settings."""
-    wired, _ = _open()
+    """Move jobs that ended JOBS_KEPT_HOURS ago to the archive, and delete what is kept no longer: uploads that no submit has
+    used for a day, and what ended jobs have left, by KEEP_COMPLETED_DAYS and KEEP_FAILED_DAYS.
+
+    Any number at once is harmless.
+    """
+    wired, _ = _open(Part.REAPER)
     try:
-        _say(asdict(sweep_blobs(wired.house)), as_json)
+        _say({**asdict(archive(wired.house)), **asdict(sweep_blobs(wired.house))}, as_json)
         return 0
     finally:
         wired.close()
 
 
-def _open() -> tuple[Wired, Settings]:
+def _probed(host: Host, settings: Settings) -> AbstractContextManager[object]:
+    if not settings.probe_port:
+        return nullcontext()
+    return probe(settings.host, settings.probe_port, host.silent, lambda: host.scheduling)
+
+
+def _open(part: Part) -> tuple[Wired, Settings]:
     settings = load(os.environ).settings
     log_to_stderr(last_lines(state_folder(settings.state_dir)))
     failpoints.check(os.environ)
     blob_stores.check(settings)
-    return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}"), settings
+    return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}", part), settings
 
 
 def _lead(wired: Wired) -> bool:

@@ -22,6 +22,13 @@ class NodeDown:
 
 
 @frozen
+class Listed:
+    """The cluster's nodes that are alive, all of them."""
+
+    names: frozenset[str]
+
+
+@frozen
 class Reported:
     name: str
     reports: Reports
@@ -51,4 +58,4 @@ class Deposed:
     newest: int
 
 
-Event = NodeUp | NodeDown | Reported | Answered | Changed | Settled | Deposed
+Event = NodeUp | NodeDown | Listed | Reported | Answered | Changed | Settled | Deposed

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import structlog
 from attrs import asdict, define, field
 
+from core.archive import archive
 from core.house import House
 from core.schedule import Pace
 from core.sweep import sweep
@@ -42,6 +43,7 @@ class Host:
     _stop: threading.Event = field(factory=threading.Event, init=False)
     _term: Term | None = field(default=None, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
+    _beat: Span | None = field(default=None, init=False)  # when the loop last came round
 
     def start(self) -> None:
         self._threads = [
@@ -61,12 +63,21 @@ class Host:
         for thread in self._threads:
             thread.join(timeout_s)
 
+    def silent(self) -> Span:
+        """For how long its loop has not come round."""
+        now = self.house.clock.elapsed()
+        return now - (self._beat if self._beat is not None else now)
+
+    def _keep(self) -> bool:
+        self._beat = self.house.clock.elapsed()
+        return self.leadership.acquire()
+
     def run(self) -> None:
         """Terms, one after another, until stopped. Blocks."""
         newest = 0
         while not self._stop.is_set():
             try:
-                if not self.leadership.acquire():
+                if not self._keep():
                     self._stop.wait(LOCK_EVERY_S)
                     continue
                 newest = self._one_term(newest)
@@ -80,7 +91,7 @@ class Host:
     def _one_term(self, newest: int) -> int:
         cluster = self.connect()
         pace = Pace(ran=min(Pace().ran, self.tick_every))  # a biller can't bill what was not written down
-        self._term = Term(self.house, cluster, self.epochs, self.leadership.acquire, newest, pace)
+        self._term = Term(self.house, cluster, self.epochs, self._keep, newest, pace)
         if self._stop.is_set():
             self._term.stop()
         self.scheduling = True
@@ -94,7 +105,7 @@ class Host:
     def _sweep(self) -> None:
         while not self._stop.wait(SWEEP_EVERY_S):
             try:
-                log.info("swept", **asdict(sweep(self.house)))
+                log.info("swept", **asdict(archive(self.house)), **asdict(sweep(self.house)))
             except Unavailable as error:
                 log.warning("nothing swept", error=str(error))
 

@@ -100,6 +100,7 @@ class NodeLink:
             try:
                 answers = agent.command(self._epoch, batch)
             except StaleEpoch as error:
+                log.warning("commands refused: the node obeys a newer term", node=self.node.name, epoch=self._epoch, newest=error.newest)
                 self._tell(Deposed(error.newest))
                 return
             except GridweaveError as error:

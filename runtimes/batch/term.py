@@ -23,7 +23,7 @@ from ports.leadership import Epochs
 from ports.units import Span
 from ports.workloads import Job
 from runtimes.batch.endings import note_end
-from runtimes.batch.events import Answered, Changed, Deposed, Event, NodeDown, NodeUp, Reported, Settled
+from runtimes.batch.events import Answered, Changed, Deposed, Event, Listed, NodeDown, NodeUp, Reported, Settled
 from runtimes.batch.link import POLL, NodeLink
 
 log = structlog.get_logger("gridweave.scheduler")
@@ -122,6 +122,8 @@ class Term:
                 scheduler.node_up(node, hello, address)
             case NodeDown(name, why):
                 scheduler.node_down(name, why)
+            case Listed(names):
+                scheduler.listed(names)
             case Answered(name, command, answer):
                 scheduler.answered(name, command, answer)
             case Settled(job_id):
@@ -164,6 +166,7 @@ class Term:
         while not self._stop.is_set():
             try:
                 seen, answered = self.cluster.nodes(), True
+                self._inbox.put(Listed(frozenset(node.name for node in seen if node.alive)))
             except Unavailable as error:
                 said = log.debug if error.detail == STARTING and not answered else log.warning
                 said("the cluster can't be asked", error=str(error))

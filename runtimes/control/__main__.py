@@ -12,6 +12,7 @@ import falcon
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 
 from adapters.k8s.client import connect
+from adapters.k8s.elections import LeaseElections
 from adapters.k8s.endpoints import KubeEndpoints
 from adapters.k8s.epochs import KubeEpochs
 from adapters.k8s.nodes import KubeNodes
@@ -64,7 +65,7 @@ def opened(settings: Settings, stack: ExitStack) -> Behind:
     stack.callback(client.close)
     workloads = KubeWorkloads(client)
     stack.callback(workloads.close)
-    stores = KubeNodes(client), KubeTariffs(client), KubeEpochs(client)
+    stores = KubeNodes(client), KubeTariffs(client), KubeEpochs(client), LeaseElections(client)
     return Behind(client.namespace, workloads, KubeEndpoints(client), *stores, SystemClock().now)
 
 

@@ -1,6 +1,6 @@
 """The control service's application: `POST /v1/<what>/<function>` with the arguments as a JSON object.
 
-`crd` is the controller library; `workloads`, `nodes`, `tariffs` and `epochs` are the ports. Whoever has ADMIN_TOKEN may
+`crd` is the controller library; `workloads`, `nodes`, `tariffs`, `epochs` and `elections` are the ports. Whoever has ADMIN_TOKEN may
 call everything, nobody else anything. An error is the error that was raised, with its facts.
 """
 
@@ -30,7 +30,7 @@ from ports.errors import (
     Unavailable,
 )
 from ports.job_control import DismissableWorkloads, JobControl
-from ports.leadership import Epochs
+from ports.leadership import Elections, Epochs
 from ports.nodes import NodeRecords
 from ports.tariffs import Tariffs
 from ports.units import Instant, Span
@@ -50,6 +50,7 @@ class Behind:
     nodes: NodeRecords
     tariffs: Tariffs
     epochs: Epochs
+    elections: Elections
     now: Callable[[], Instant]
 
 
@@ -77,6 +78,7 @@ def functions(behind: Behind) -> dict[str, dict[str, _Function]]:
         "nodes": _table(NodeRecords, behind.nodes),
         "tariffs": _table(Tariffs, behind.tariffs),
         "epochs": _table(Epochs, behind.epochs),
+        "elections": _table(Elections, behind.elections),
     }
 
 

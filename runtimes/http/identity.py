@@ -78,7 +78,7 @@ class Gate:
         user, role, plan = (only(headers, name) for name in ("X-User-Id", "X-User-Role", "X-User-Plan"))
         proof, bearer = only(headers, "X-Platform-Token"), only(headers, "Authorization")
         named = _named(user, role, plan)
-        foreign = self._foreign(only(headers, "Origin"))
+        foreign = self._foreign(only(headers, "Origin"), only(headers, "Host"))
         counted = _same(proof or "", self.platform_token) if self.platform_token else not foreign
         if self._is_admin(bearer):
             return Caller(named.user if counted and user else "admin", Role.ADMIN, Plan.PAID)
@@ -108,11 +108,18 @@ class Gate:
             message = f"This client is gridweave {client}, the server is {self.server_version}: their major versions must agree."
             raise UpgradeRequired(message, "X-SDK-Version", remedy, client, self.server_version)
 
-    def _foreign(self, origin: str | None) -> str:
-        """The origin of a web page that is neither of this machine nor of this gateway; "" for every other request."""
-        if origin is None or _is_loopback(origin) or (self.url and _origin(origin) == _origin(self.url)):
-            return ""
-        return origin
+    def _foreign(self, origin: str | None, host: str | None) -> str:
+        """The origin of a web page that is neither of this machine nor of this gateway; "" for every other request.
+
+        A browser sends no Origin with a GET of a page's own host, but always the Host: if that is a name which its owner
+        has made to point here (DNS rebinding), it is the page's origin.
+        """
+        if origin is not None and not _is_loopback(origin) and not (self.url and _origin(origin) == _origin(self.url)):
+            return origin
+        page = f"http://{host}"
+        if host is not None and not _is_loopback(page) and not (self.url and _origin(page)[1] == _origin(self.url)[1]):
+            return page
+        return ""
 
     def _is_admin(self, bearer: str | None) -> bool:
         scheme, _, token = (bearer or "").partition(" ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from core.callers import Caller
+from core.history import recall
 from core.house import House
 from core.inventory import Fleet
 from core.names import job_id, upload_key
@@ -29,7 +30,7 @@ def store(house: House, user: str, inline: Mapping[str, bytes]) -> None:
 def store_and_submit(house: House, caller: Caller, said: Received, fleet: Fleet) -> Submitted:
     """Raises what submit raises; what it would refuse at sight is refused before anything is stored."""
     wanted = said.submission
-    if said.inline and house.workloads.get(job_id(caller.user, wanted.key)) is None:
+    if said.inline and recall(house, job_id(caller.user, wanted.key)) is None:
         check_versions(house, fleet, wanted.python, wanted.cloudpickle)
         check_fits(fleet, wanted.ask, pools(caller.user, caller.plan, wanted.ask.owner))
     store(house, caller.user, said.inline)

@@ -17,11 +17,14 @@ from kubernetes.client import ApiClient, Configuration
 
 from adapters.k8s.client import KubeClient
 from adapters.k8s.leadership import DURATION, NAME, RENEW_DEADLINE, RETRY, LeaseLeadership
+from adapters.remote.leadership import RemoteLeadership
+from adapters.remote.line import Line
 from adapters.sqlite.leadership import FileLeadership
 from ports.errors import Unavailable
 from ports.leadership import Holder, Leadership
 from ports.units import Span
 from tests.contract.races import ROOT, in_threads
+from tests.kube.control import TOKEN, control
 from tests.kube.plane import free_port
 from tests.memory.clock import ManualClock
 
@@ -273,3 +276,68 @@ class TestLeaseLeadership(LeadershipContract):
             assert not first.acquire()
             with pytest.raises(Unavailable):
                 first.acquire()
+
+
+class TestRemoteLeadership(LeadershipContract):
+    """The same Lease, through a control service. Time is the test's own."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture
+    def candidate(self, client: KubeClient, clock: ManualClock) -> Iterator[Candidates]:
+        with ExitStack() as stack:
+            url = stack.enter_context(control(client, elapsed=clock.elapsed))
+            line = stack.enter_context(closing(Line(url, TOKEN)))
+
+            def made(identity: str) -> RemoteLeadership:
+                one = RemoteLeadership(line, identity, elapsed=clock.elapsed)
+                stack.callback(one.release)
+                return one
+
+            yield made
+
+    def test_a_lease_that_is_not_renewed_is_taken_over(self, candidate: Candidates, clock: ManualClock) -> None:
+        """A killed scheduler is replaced, and not before it can know that it is deposed."""
+        first, second = candidate("a"), candidate("b")
+        assert first.acquire()
+        assert not second.acquire()
+        clock.advance(DURATION - Span(1))
+        assert not second.acquire()
+        clock.advance(Span(1))
+        assert second.acquire()
+        assert not first.acquire()
+
+    def test_it_is_the_lease_of_those_who_need_no_service(self, candidate: Candidates, client: KubeClient, clock: ManualClock) -> None:
+        """Of a scheduler here and one there, one schedules."""
+        here, there = LeaseLeadership(client, "here", elapsed=clock.elapsed), candidate("there")
+        assert here.acquire()
+        assert not there.acquire()
+        here.release()
+        assert there.acquire()
+        assert not here.acquire()
+        assert Holder("there") == here.holder()
+
+    def test_a_holder_gives_up_before_its_lease_expires(self, client: KubeClient, clock: ManualClock) -> None:
+        """Who gets no answer any more must stop while nobody else can have begun."""
+        with ExitStack() as service:
+            line = Line(service.enter_context(control(client, elapsed=clock.elapsed)), TOKEN)
+            first = RemoteLeadership(line, "a", elapsed=clock.elapsed)
+            assert first.acquire()
+            service.close()
+            clock.advance(RENEW_DEADLINE - Span(1))
+            assert first.acquire()
+            clock.advance(Span(1))
+            assert not first.acquire()
+            with pytest.raises(Unavailable):
+                first.acquire()
+            line.close()
+
+    def test_a_restarted_service_forgets_nobody(self, client: KubeClient, clock: ManualClock) -> None:
+        """Who holds it is in the Lease, not in the service."""
+        for _ in range(2):
+            with control(client, elapsed=clock.elapsed) as url, closing(Line(url, TOKEN)) as line:
+                assert RemoteLeadership(line, "a", elapsed=clock.elapsed).acquire()
+                assert not RemoteLeadership(line, "b", elapsed=clock.elapsed).acquire()
+            clock.advance(RETRY)

@@ -23,13 +23,28 @@ MUST = {
 }
 
 
+READS = {
+    *("workloads.get", "workloads.list", "workloads.changes", "nodes.get", "nodes.list", "epochs.read", "leadership.holder"),
+    *("credits.account", "credits.journal", "tariffs.in_force", "blobs.stat", "blobs.get", "blobs.list", "blobs.grant_read"),
+    *("blobs.grant_write", "cluster.nodes", "cluster.address", "agent.reports"),
+}  # which change nothing: a death after one leaves what a death before it leaves
+MAY_MISS = 4  # places where two things must meet; their methods have been died at elsewhere
+
+
+def method(point: str) -> tuple[str, str]:
+    """Of a point: the method, and whether before or after."""
+    call, when, _ = point.rsplit(":", 2)
+    return call.partition("@")[0], when
+
+
 def points(calls: Iterable[str], whole: bool) -> list[str]:
     """Before and after each; of a method that is called from many places one place is enough, unless the walk is whole."""
     chosen: dict[str, str] = {}
     for call in calls:
         kept_apart = whole or call.startswith(EVERY_SITE)
         chosen.setdefault(call if kept_apart else call.partition("@")[0], call if kept_apart else call.partition("@")[0])
-    return [f"{call}:{when}:1" for call in chosen.values() for when in ("before", "after")]
+    both, one = ("before", "after"), ("before",)
+    return [f"{call}:{when}:1" for name, call in chosen.items() for when in (both if whole or name.partition("@")[0] not in READS else one)]
 
 
 @pytest.mark.timeout(3600)
@@ -40,4 +55,8 @@ def test_a_gateway_may_die_at_any_call(rig: Rig, tmp_path: Path) -> None:
         walk = Walk(rig, tmp_path)
         calls = walk.record()
         assert MUST <= {call.partition("@")[0] for call in calls}
-        walk.die_at(points(calls, whole), 1 if whole else ROUND)
+        wanted = points(calls, whole)
+        walk.die_at(wanted, 1 if whole else ROUND)
+    print(f"{len(walk.died)} deaths at {len({method(each) for each in walk.died})} calls; not come by: {walk.missed or 'none'}")
+    assert {method(each) for each in wanted} == {method(each) for each in walk.died}
+    assert len(walk.missed) <= (len(wanted) // 10 if whole else MAY_MISS), walk.missed

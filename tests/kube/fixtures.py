@@ -34,9 +34,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A control plane of the module's own, which a test may stop, restart and make forget, and leaves running."""
+    """A control plane of this worker's own, which a test may stop, restart and make forget, and leaves running."""
     with private_plane(_assets(), tmp_path_factory.mktemp("plane")) as made:
         yield made
 

@@ -1,4 +1,7 @@
-"""The whole house on Kubernetes: a gateway, two schedulers, a raylet, and a namespace of a real control plane."""
+"""The whole house on Kubernetes: two gateways, two schedulers, a raylet, and a namespace of a real control plane.
+
+Each process is known to the API server by a token of its own ServiceAccount, and may do what `k8s/rbac.yaml` grants to that.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from attrs import define, field, frozen
@@ -17,10 +20,11 @@ from adapters.ray.leftovers import end_runs
 from adapters.ray.local import LocalRay
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
+from runtimes.failpoints import FAILPOINT, LOG
 from tests.e2e.gateways import ROOT, SOURCES, Gateway
 from tests.e2e.platform import Platform
 from tests.e2e.rig import BIG, NODES, PAID_SETTINGS, PLATFORM_TOKEN, SETTINGS, Rig, until, with_uv
-from tests.kube.plane import Plane
+from tests.kube.plane import MANIFESTS, Plane
 
 
 @define
@@ -50,12 +54,35 @@ class Scheduler:
                 start_new_session=True,
             )
 
+    @property
+    def log(self) -> str:
+        """All that it wrote to stderr, in every life."""
+        return (self.state / f"{self.name}.log").read_text(errors="replace")
+
+    @property
+    def paused(self) -> bool:
+        """Whether SIGSTOP holds it."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     def signal(self, which: signal.Signals) -> None:
         os.killpg(self.pid, which)
+
+    def ended(self) -> bool:
+        assert self._process is not None
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """SIGKILL to every process of it, as a machine's end would."""
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
+        self._process.wait()
 
     def stop(self) -> int:
         """SIGTERM; gives its exit code. No error if it was killed."""
         assert self._process is not None
+        if not self.ended():
+            self.signal(signal.SIGCONT)
         self._process.terminate()
         try:
             return self._process.wait(60)
@@ -65,27 +92,89 @@ class Scheduler:
             raise
 
 
+@define
+class Control:
+    """`gridweave-control` as a process of its own; the same port in every life. settings: by variable."""
+
+    state: Path
+    settings: Mapping[str, str]
+    port: int = 0
+    _process: subprocess.Popen[str] | None = field(default=None, init=False)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Returns when it listens."""
+        with (self.state / "control.log").open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "runtimes.control", "--host", "127.0.0.1", "--port", str(self.port)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": SOURCES, "STATE_DIR": str(self.state), **self.settings},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        said = self._process.stdout.readline()
+        self._process.stdout.close()
+        assert said, (self.state / "control.log").read_text()[-3000:]
+        self.port = int(said.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """With its worker, as a machine's end would."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def square(x: int) -> int:
+    return x * x
+
+
+def account(plane: Plane, namespace: str, name: str) -> Path:
+    """A kubeconfig of that process's ServiceAccount."""
+    made = plane.kubectl("create", "token", f"gridweave-{name}", "--duration=24h", namespace=namespace)
+    assert made.returncode == 0, made.stderr
+    return plane.kubeconfig(made.stdout.strip(), namespace, name)
+
+
 @frozen
 class KubeHouse:
-    """rig: as of the embedded house. schedulers: whichever holds the Lease schedules."""
+    """rig: as of the embedded house; its gateway is the first of the two. schedulers: whichever holds the Lease schedules.
+    kubeconfigs: by the name of each process."""
 
     plane: Plane
     namespace: str
     rig: Rig
+    gateways: tuple[Gateway, ...]
     schedulers: tuple[Scheduler, ...]
+    kubeconfigs: Mapping[str, str]
 
     def kubectl(self, *arguments: str) -> str:
         done = self.plane.kubectl(*arguments, namespace=self.namespace)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def bill(self) -> None:
+    def bill(self, **settings: str) -> None:
         """A round of the biller, as the CronJob takes one."""
+        done = self.biller(**settings)
+        said = done.communicate(timeout=120)[1]
+        assert done.returncode == 0, said
+
+    def forget_the_lease(self) -> None:
+        """Nobody waits for a Lease of the dead to expire."""
+        self.kubectl("delete", "lease", "gridweave-scheduler", "--ignore-not-found")
+
+    def biller(self, **settings: str) -> subprocess.Popen[str]:
         one = self.schedulers[0]
-        env = {**os.environ, "PYTHONPATH": SOURCES, "STATE_DIR": str(one.state), **one.settings}
+        mine = {"KUBECONFIG": self.kubeconfigs["biller"], **settings}
+        env = {**os.environ, "PYTHONPATH": SOURCES, "STATE_DIR": str(one.state), **one.settings, **mine}
         command = [sys.executable, "-m", "runtimes.batch", "bill"]
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0, done.stderr
+        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def leader(self) -> Scheduler | None:
         """The scheduler whose identity the Lease names."""
@@ -94,30 +183,67 @@ class KubeHouse:
         ).stdout
         return next((each for each in self.schedulers if f"-{each.pid}-" in found), None)
 
+    def epoch(self) -> int:
+        """The newest term; 0 if its record is gone."""
+        return int(self.kubectl("get", "gwepoch", "scheduler", "--ignore-not-found", "-o", "jsonpath={.spec.newest}") or 0)
+
+    def led_with(self, **settings: str) -> tuple[Scheduler, Scheduler]:
+        """A scheduler with these settings beside the common ones leads, the other one waits. Gives both."""
+        leader: Scheduler = until(self.leader, "somebody holds the Lease")
+        other = next(each for each in self.schedulers if each is not leader)
+        epoch = self.epoch()
+        self.again(other, **settings)
+        leader.stop()
+        until(lambda: self.leader() is other and self.epoch() > epoch, "the other one leads")
+        leader.start()
+        return other, leader
+
+    def again(self, one: Scheduler, **settings: str) -> None:
+        """Another life of it, with these settings beside the common ones."""
+        one.stop()
+        common = {name: value for name, value in one.settings.items() if name not in (FAILPOINT, LOG)}
+        one.settings = {**common, **settings}
+        one.start()
+
+    def sound(self) -> None:
+        """Nothing is leaked, and the books prove themselves."""
+        until(self.rig.idle, "every GPU free again, nothing quarantined")
+        audited = self.rig.credits.verify()
+        assert audited.sound, audited
+        assert () == self.rig.credits.alarms()
+
 
 @contextmanager
 def kube_house(plane: Plane, namespace: str, home: Path) -> Iterator[KubeHouse]:
     """Nothing is left of it afterwards."""
     with_uv(home / "bin")
-    stores = {"STORE": "kubernetes", "SCHEDULER": "external", "KUBERAY_NAMESPACE": namespace, "KUBECONFIG": str(plane.kubeconfig())}
+    applied = plane.kubectl("apply", "-f", str(MANIFESTS / "rbac.yaml"), namespace=namespace)
+    assert applied.returncode == 0, applied.stderr
+    configs = {name: str(account(plane, namespace, name)) for name in ("gateway", "scheduler", "biller", "control")}
+    stores = {"STORE": "kubernetes", "SCHEDULER": "external", "KUBERAY_NAMESPACE": namespace, "LEASE_SECONDS": "5"}
     ray = LocalRay(home / "ray", NODES[BIG])
-    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS, **stores})
-    schedulers: list[Scheduler] = []
+    gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS, **stores, "KUBECONFIG": configs["gateway"]})
+    gateways, schedulers = [gateway], list[Scheduler]()
     try:
         gateway.settings = {**gateway.settings, "RAY_HEAD_ADDRESS": ray.ensure()}
         gateway.start()
+        gateways.append(Gateway(gateway.state, gateway.settings))
+        gateways[1].start()
+        settings = {**gateway.settings, "KUBECONFIG": configs["scheduler"], "GATEWAY_URL": gateways[1].url}  # the first one is killed most
         for name in ("first", "second"):
-            schedulers.append(Scheduler(gateway.state, name, {**gateway.settings, "GATEWAY_URL": gateway.url}))
+            schedulers.append(Scheduler(gateway.state, name, settings))
             schedulers[-1].start()
-        gateway.ready()
+        for each in gateways:
+            each.ready()
         with closing(Platform(gateway.port, PLATFORM_TOKEN)) as platform, closing(open_credits(gateway.state)) as money:
             rig = Rig(home, ray, gateway, platform, SqliteCredits(money, SystemClock()))
             until(lambda: rig.all_ready([BIG]), "the node ready")
-            yield KubeHouse(plane, namespace, rig, tuple(schedulers))
+            yield KubeHouse(plane, namespace, rig, tuple(gateways), tuple(schedulers), configs)
             rig.forget_users()
     finally:
-        for each in schedulers:
+        for scheduler in schedulers:
+            scheduler.stop()
+        for each in gateways:
             each.stop()
-        gateway.stop()
         ray.stop()
         end_runs(gateway.state / "agents")

@@ -134,7 +134,7 @@ class Plane:
                 os.kill(found, how if turn == 0 else signal.SIGKILL)
             time.sleep(0.02)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(found, 0)
+            os.waitpid(found, os.WNOHANG)
         (Path(self.folder) / f"{name}.pid").unlink(missing_ok=True)
 
     def stop_all(self) -> None:
@@ -175,10 +175,11 @@ class Plane:
 
 
 def _runs(pid: int, name: str) -> bool:
-    """Whether that very program lives; a zombie does not."""
+    """Whether that very program lives; a zombie does not. One that has just been started has no command line for a moment."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state not in "ZX" and name.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return state not in "ZX" and (not command or name.encode() in command)
     except OSError:
         return False
 

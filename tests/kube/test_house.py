@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import json
-import platform
 import signal
-from collections.abc import Iterator
 from contextlib import closing
-from importlib.metadata import version
+from pathlib import Path
 
-import httpx
-import pytest
-from kubernetes.client import CoreV1Api
+import gridweave as gw
+from gridweave.calls import spawn
+from gridweave.jobs import Job
 
-from adapters.k8s.client import connect
 from ports.units import Credits
-from tests.e2e.rig import User, until
-from tests.kube.fixtures import fresh_namespace
-from tests.kube.house import KubeHouse, kube_house
-from tests.kube.plane import Plane
-
-pytestmark = pytest.mark.xdist_group("ray")
-
-
-@pytest.fixture(scope="module")
-def house(own_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeHouse]:
-    with closing(connect(kubeconfig=str(own_plane.kubeconfig()))) as admin:
-        namespace = fresh_namespace(CoreV1Api(admin.api))
-    with kube_house(own_plane, namespace, tmp_path_factory.mktemp("house")) as made:
-        yield made
-
-
-def square(x: int) -> int:
-    return x * x
+from tests.contract.races import in_threads
+from tests.e2e.closed_form import charged, cost
+from tests.e2e.platform import Platform
+from tests.e2e.rig import PLATFORM_TOKEN, until
+from tests.e2e.volleys import marks_and_works
+from tests.kube.house import KubeHouse, square
 
 
 def test_a_job_runs_and_kubectl_tells_of_it(house: KubeHouse) -> None:
@@ -43,7 +28,17 @@ def test_a_job_runs_and_kubectl_tells_of_it(house: KubeHouse) -> None:
     assert 49 == job.result()
     form = json.loads(house.kubectl("get", "gwj", job.id, "-o", "json"))
     assert ("Completed", "org-big:0") == (form["status"]["phase"], form["status"]["where"])
-    assert {"Charged", "Funded", "HoldVoided", "ResultStored"} == {each["type"] for each in form["status"]["conditions"]}
+    said = {each["type"] for each in form["status"]["conditions"]}
+    assert {"Allocated", "Charged", "Completed", "Funded", "HoldVoided", "ResultStored", "Running"} == said
+    told = until(lambda: events_of(house, job.id, "Charged", "Completed"), "the scheduler has told of its end")
+    for expected in ("Placed", "Started", "Ended"):
+        assert expected in told
+
+
+def events_of(house: KubeHouse, job: str, *words: str) -> str:
+    """What kubectl describe shows of its events, once those words are among them."""
+    told = house.kubectl("describe", "gwj", job).partition("Events:")[2]
+    return told if all(word in told for word in words) else ""
 
 
 def test_deleting_a_running_jobs_object_cancels_and_charges_it(house: KubeHouse) -> None:
@@ -76,40 +71,60 @@ def test_a_job_outlives_the_scheduler_that_placed_it(house: KubeHouse) -> None:
     leader.start()
 
 
-def test_submits_while_the_api_server_is_away_leave_nothing(house: KubeHouse) -> None:
-    """503 with a time to come back; what runs runs on, and when it is back everything catches up."""
+def test_a_name_that_is_used_again_is_another_workload(house: KubeHouse, tmp_path: Path) -> None:
+    """Other uid, other runs, its own hold and its own charge: what the first one cost is no credit of the second."""
+    user, function = house.rig.user(), gw.function(vram="8GB")(marks_and_works)
+    seen: list[tuple[str, str]] = []
+    for n in (1, 2):
+        job = spawn(user.client, function, (str(tmp_path / "marks"), 0.3, False), {}, "the-same-key")
+        status = user.ended(job)
+        assert ("Completed", 1, cost(status, 8)) == (status["phase"], status["attempt"], charged(status))
+        seen.append((job.id, house.kubectl("get", "gwj", job.id, "-o", "jsonpath={.metadata.uid}")))
+        spent = Credits.parse("1000").micro - user.balance().micro
+        assert (n, True) == (len((tmp_path / "marks").read_text().split()), spent > 0)
+        if n == 1:
+            first = spent
+            house.kubectl("delete", "gwj", job.id, "--timeout=60s")
+    assert first + charged(status).micro == spent
+    assert (1, 2) == (len({name for name, _ in seen}), len({uid for _, uid in seen}))
+    house.sound()
+
+
+def test_either_gateway_answers_for_both(house: KubeHouse) -> None:
+    """A request may meet any of them: one key is one job, whoever is asked, and the other one's end harms nobody."""
+    first, second = house.gateways
+    user = house.rig.user()
+    with closing(Platform(second.port, PLATFORM_TOKEN)) as platform, closing(gw.Client(platform.url, user.key)) as other:
+        clients = user.client, other
+        jobs = in_threads(lambda n: spawn(clients[n % 2], gw.function(vram="1GB")(square), (6,), {}, "one-key"), 6)
+        assert 1 == len({job.id for job in jobs})  # type: ignore[attr-defined]
+        (job,) = user.client.jobs()
+        until(lambda: "Completed" == other.status(job["id"])["phase"], "the other one's job, completed")
+        held = user.hold(vram="8GB")
+        first.kill()
+        try:
+            assert "Running" == other.status(held.id)["phase"]
+            late = spawn(other, gw.function(vram="1GB")(square), (7,), {})
+            assert 49 == late.result(timeout=60)
+            other.cancel(held.id)
+        finally:
+            first.start()
+            first.ready()
+    assert "Cancelled" == user.ended(held)["phase"]
+    assert 1 == user.ended(Job(job["id"], user.client))["attempt"]
+    house.sound()
+
+
+def test_two_billers_at_once_post_once(house: KubeHouse) -> None:
+    """A CronJob's rounds may overlap."""
     user = house.rig.user()
     held = user.hold(vram="8GB")
     balance = user.balance()
-    until(lambda: ticked(house, user, balance), "a tick")
-    balance = user.balance()
-    house.plane.stop("kube-apiserver")
-    try:
-        answer = user.direct.post("/v1/jobs/submit", json=_submission())
-        assert 503 == answer.status_code, answer.text
-        assert int(answer.headers["Retry-After"]) > 0
-        assert 200 == httpx.get(f"{house.rig.gateway.url}/healthz", timeout=10).status_code
-    finally:
-        house.plane.start_api()
-    until(lambda: ticked(house, user, balance), "ticks that catch up")
-    assert [held.id] == [each["id"] for each in user.client.jobs()]
-    assert ("Running", 1) == ((status := held.status())["phase"], status["attempt"])
-    assert "Completed" == user.ended(user.spawn(square, 9))["phase"]
+    while user.balance() == balance:
+        both = [house.biller() for _ in range(2)]
+        assert [0, 0] == [each.wait(120) for each in both], [each.communicate()[1] for each in both]
     user.release(held)
-    until(house.rig.idle, "every GPU free again")
-
-
-def ticked(house: KubeHouse, user: User, balance: Credits) -> bool:
-    """Whether a round of the biller takes something from that balance."""
-    house.bill()
-    return user.balance() < balance
-
-
-def _submission() -> dict[str, object]:
-    return {
-        "function": {"inline": "gASVBAAAAAAAAABLAS4="},
-        "args": {"inline": "gASVBAAAAAAAAABLAS4="},
-        "name": "away",
-        "vram": "1GB",
-        "client": {"python": platform.python_version(), "cloudpickle": version("cloudpickle")},
-    }
+    status = held.status()
+    assert cost(status, 8) == charged(status)
+    assert Credits.parse("1000").micro - charged(status).micro == user.balance().micro
+    house.sound()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import httpx
@@ -15,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client import CoreV1Api
 
-from adapters.k8s import names
+from adapters.k8s import feed, names
 from adapters.k8s.client import KubeClient, connect
+from adapters.k8s.epochs import KubeEpochs
 from adapters.k8s.mapping import job_object, job_of, status_form
 from adapters.k8s.objects import Objects
 from adapters.k8s.workloads import PLURAL, KubeWorkloads
@@ -62,6 +66,13 @@ def test_any_job_is_read_back_as_it_was(key: str, user: str, name: str, texts: d
 def test_no_two_ids_share_a_name(keys: list[str]) -> None:
     """Else one job would be taken for another."""
     assert names.object_name(keys[0]) != names.object_name(keys[1])
+
+
+@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
+def test_a_selector_is_made_of_hashes_alone(user: str, name: str, key: str, value: str) -> None:
+    """Whatever is asked for, it narrows: a comma, an operator or a bracket in it selects nothing else."""
+    term = rf"({names.USER}|{names.NAME}|label\.gridweave\.io/[a-z2-7]{{26}})=[a-z2-7]{{26}}"
+    assert re.fullmatch(f"{term},{term},{term}", names.selector(JobFilter(user, labels={key: value}, name=name)))
 
 
 def test_a_hash_for_a_name_is_no_id_of_another(store: KubeWorkloads) -> None:
@@ -185,6 +196,50 @@ def test_a_page_asks_for_no_more_than_a_page(store: KubeWorkloads, client: KubeC
     small._objects = Counting(client, PLURAL, 5)
     assert ["job-11", "job-10", "job-09"] == [job.id for job in small.list(limit=3).jobs]
     assert [5, 5, 2] == sizes
+
+
+def test_the_memory_of_a_list_is_bounded_by_the_page(client: KubeClient) -> None:
+    """`gridweave ps` of a house with ten thousand jobs must not be what ends a gateway."""
+    with closing(KubeWorkloads(client, page=20)) as store, ThreadPoolExecutor(8) as pool:
+
+        def create(number: int) -> Job:
+            job = a_job(f"job-{number:04}", at=number)
+            return store.create(evolve(job, spec=evolve(job.spec, env=Environment(env_vars={"DATA": "x" * 4_000}))))
+
+        peaks = []
+        for numbers in (range(60), range(60, 480)):
+            list(pool.map(create, numbers))
+            peaks.append(min(peak(lambda: store.list(limit=5)) for _ in range(3)))
+        assert peaks[1] < peaks[0] * 1.5  # of eight times as many
+
+
+def peak(act: Callable[[], object]) -> int:
+    """Bytes that it holds at most."""
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_bookmark_moves_a_quiet_follower_on(client: KubeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who follows a kind that nobody changes would come back with a version that the server has forgotten."""
+    monkeypatch.setattr(feed, "CONNECTION_S", (4, 5))
+    with closing(KubeWorkloads(client)) as store:
+        cursor = store.changes("").cursor
+        made = store.create(a_job("job-1"))
+        assert [made] == list(store.changes(cursor, Span(10_000)).jobs)
+        for number in range(3):
+            KubeEpochs(client).raise_to(number + 1, number)
+        for _ in range(300):
+            if store.feed._at > int(made.version):
+                break
+            store.feed.now()
+            time.sleep(0.1)
+        assert store.feed._at > int(made.version)
+        other = store.create(a_job("job-2"))
+        assert [other] == list(store.changes(made.version, Span(10_000)).jobs)
 
 
 @pytest.fixture

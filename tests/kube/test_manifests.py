@@ -11,10 +11,15 @@ import pytest
 from attrs import evolve
 
 from adapters.k8s.client import KubeClient
+from adapters.k8s.endpoints import KubeEndpoints
+from adapters.k8s.epochs import KubeEpochs
 from adapters.k8s.mapping import job_object, status_form
+from adapters.k8s.tariffs import KubeTariffs
 from adapters.k8s.workloads import KubeWorkloads
-from ports.endpoints import ENDPOINT_TRANSITIONS
-from ports.workloads import TRANSITIONS, ExitKind, Job, Phase, RunState
+from ports.endpoints import ENDPOINT_TRANSITIONS, Endpoint, EndpointSpec
+from ports.tariffs import Tariff
+from ports.units import Instant, Mib
+from ports.workloads import TRANSITIONS, Ask, ExitKind, Job, Phase, RunId, RunState
 from tests.contract.samples import a_full_job, a_job
 from tests.kube.plane import MANIFESTS, Plane
 
@@ -29,7 +34,7 @@ def test_the_kustomization_is_taken_whole(plane: Plane, how: list[str]) -> None:
     found = plane.kubectl("get", "deployments,cronjobs,services,poddisruptionbudgets", "-o", "name", namespace="gridweave").stdout.split()
     expected = {
         *(f"deployment.apps/gridweave-{name}" for name in ("gateway", "scheduler", "control")),
-        *(f"cronjob.batch/gridweave-{name}" for name in ("bill", "reconcile")),
+        *(f"cronjob.batch/gridweave-{name}" for name in ("bill", "reconcile", "sweep")),
         *(f"service/gridweave-{name}" for name in ("gateway", "control")),
         *(f"poddisruptionbudget.policy/gridweave-{name}" for name in ("gateway", "scheduler", "control")),
     }
@@ -120,3 +125,47 @@ def test_the_dockerfile_copies_what_there_is() -> None:
     sources = [Path(part) for line in copied for part in line.split()]
     assert sources
     assert [] == [str(each) for each in sources if not (root / each).exists()]
+
+
+def patched(plane: Plane, client: KubeClient, what: str, patch: dict[str, Any], *more: str) -> str:
+    """What kubectl says to a merge patch of that object: empty if it was taken."""
+    done = plane.kubectl("patch", *what.split("/"), "--type=merge", *more, "-p", json.dumps(patch), namespace=client.namespace)
+    return "" if done.returncode == 0 else done.stderr
+
+
+def test_an_endpoints_spec_is_versioned(client: KubeClient, plane: Plane) -> None:
+    """Its owner may ask for more replicas; whose it is stays, and its status goes along the table."""
+    KubeEndpoints(client).create(Endpoint("chat", "uid", Instant(1), EndpointSpec("ada", "chat", Ask(Mib(1024)), model="llama")))
+    assert "" == patched(plane, client, "gwe/chat", {"spec": {"replicas": 3}})
+    found = plane.kubectl("get", "gwe", "chat", "-o", "jsonpath={.metadata.generation}", namespace=client.namespace)
+    assert "2" == found.stdout
+    status = "--subresource=status"
+    assert "stays its user's" in patched(plane, client, "gwe/chat", {"spec": {"user": "eve"}})
+    assert "either a model or an image" in patched(plane, client, "gwe/chat", {"spec": {"image": "registry/chat:1"}})
+    assert "" == patched(plane, client, "gwe/chat", {"status": {"schemaVersion": 1, "phase": "Deploying", "attempt": 2}}, status)
+    assert "" == patched(plane, client, "gwe/chat", {"status": {"phase": "Running"}}, status)
+    assert "the attempt only grows" in patched(plane, client, "gwe/chat", {"status": {"attempt": 1}}, status)
+    assert "" == patched(plane, client, "gwe/chat", {"status": {"phase": "Stopped"}}, status)
+    assert "a phase follows another" in patched(plane, client, "gwe/chat", {"status": {"phase": "Running"}}, status)
+
+
+def test_an_epoch_only_grows_and_a_price_list_stays(client: KubeClient, plane: Plane) -> None:
+    """Whoever writes them by hand can neither wake an old term nor change what was agreed."""
+    KubeEpochs(client).raise_to(7, 0)
+    KubeTariffs(client).publish(Tariff(1, Instant(0), 0, 1))
+    assert "an epoch only grows" in patched(plane, client, "gwepoch/scheduler", {"spec": {"newest": 6}})
+    assert "" == patched(plane, client, "gwepoch/scheduler", {"spec": {"newest": 8}})
+    assert "never changed" in patched(plane, client, "gwt/v1", {"spec": {"effective": "2030-01-01T00:00:00Z"}})
+
+
+def test_a_new_attempt_may_wait_again(client: KubeClient, plane: Plane) -> None:
+    """A restart re-enters Pending, and its first run stays as it was."""
+    job = KubeWorkloads(client).create(a_job("job-1"))
+    run = evolve(a_full_job("job-1").status.runs[0], state=RunState.BOOKED, exit=None)
+    booked = evolve(job, status=evolve(job.status, phase=Phase.ALLOCATED, attempt=1, runs=(run,)))
+    again = evolve(booked, status=evolve(booked.status, phase=Phase.PENDING, runs=(evolve(run, state=RunState.ENDED),)))
+    second = evolve(run, id=RunId("job-1", 2), epoch=9)
+    placed = evolve(again, status=evolve(again.status, phase=Phase.ALLOCATED, attempt=2, runs=(*again.status.runs, second)))
+    for each in (booked, again, placed):
+        answer = written(client, plane, each)
+        assert 0 == answer.returncode, answer.stderr

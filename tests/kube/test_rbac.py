@@ -31,6 +31,7 @@ MAY = {
         "gridweaveendpoints/status": {"update"},
         "gridweavenodes": READ | {"create", "update"},
         "gridweavetariffs": READ | {"create"},
+        "leases:gridweave-scheduler": {"get"},
     },
     "scheduler": {
         "gridweavejobs": FOLLOW | {"delete", "patch"},
@@ -43,6 +44,7 @@ MAY = {
         "gridweaveepochs": {"get", "create", "update"},
         "leases": {"create"},
         "leases:gridweave-scheduler": {"get", "update"},
+        "events": {"create"},
     },
     "biller": {
         **dict.fromkeys(("gridweavejobs", "gridweaveendpoints", "gridweavenodes", "gridweavetariffs"), READ),
@@ -56,6 +58,8 @@ MAY = {
         "gridweavenodes": READ | {"create", "update", "delete"},
         "gridweavetariffs": READ | {"create"},
         "gridweaveepochs": {"get", "create", "update"},
+        "leases": {"create"},
+        "leases:gridweave-scheduler": {"get", "update"},
     },
     "reaper": {"gridweavejobs": READ | {"delete", "patch"}},
 }

@@ -64,6 +64,7 @@ MISHAPS = {
     "gone": 2,
     "owner": 1,
     "archive": 4,
+    "amend": 4,
 }
 
 

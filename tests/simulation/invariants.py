@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from core.charges import cost, totals
+from ports.blobs import input_key
 from ports.credits import user_account
 from ports.units import Credits, Span
 from ports.workloads import FUNDED, TERMINAL, ExitKind, Job, Phase, Run, RunState
@@ -28,6 +29,8 @@ def check(world: World) -> None:
         the_object_is_sound(world, job)
         if job.status.phase in TERMINAL:
             what_has_ended_is_settled(world, job)
+        elif job.status.holds(FUNDED):
+            its_inputs_are_there(world, job)
     holds_belong_to_what_lives(world)
     the_ledger_adds_up(world)
     what_is_booked_lives(world)
@@ -71,16 +74,28 @@ def holds_belong_to_what_lives(world: World) -> None:
 
 def the_object_is_sound(world: World, job: Job) -> None:
     status = job.status
-    live = [run for run in status.runs if run.state is not RunState.ENDED]
-    demand(len(live) <= 1 and all(run.id == status.runs[-1].id for run in live), f"{job.id} has several live runs")
-    demand(bool(live) == (status.phase in (Phase.ALLOCATED, Phase.RUNNING)), f"{job.id} is {status.phase} with live runs {live}")
+    if status.phase is Phase.ALLOCATED:
+        for run in status.runs:
+            started = run.state is RunState.BOOKED and any((run.id, slot.node) in world.truth.starts for slot in run.placement)
+            demand(not started, f"{run.id} was started and is stored as {run.state}")
     if job.uid in world.cancelled:
         demand(status.cancel is not None, f"{job.id} was cancelled, and its flag is gone")
+    key = (job.uid, job.version)
+    if key in world.sound:  # what follows is of the object alone
+        return
+    world.sound.add(key)
+    live = [run for run in status.runs if run.state is not RunState.ENDED]
+    demand(len(live) <= 1 and all(run.id == status.runs[-1].id for run in live), f"{job.id} has several live runs")
+    held = [run.id.attempt for run in live]
+    demand(bool(live) == (status.phase in (Phase.ALLOCATED, Phase.RUNNING)), f"{job.id} is {status.phase} with live attempts {held}")
     if status.runs:
         demand(status.holds(FUNDED), f"{job.id} was placed and is not funded")
-    for run in status.runs:
-        started = any(world.truth.starts[run.id, slot.node] for slot in run.placement)
-        demand(not started or run.state is not RunState.BOOKED, f"{run.id} was started and is stored as {run.state}")
+
+
+def its_inputs_are_there(world: World, job: Job) -> None:
+    """From its funding to its end: its nodes fetch them, once for each attempt."""
+    for name in ("function", "args"):
+        demand(input_key(job.id, job.uid, name) in world.blobs._blobs, f"{job.id} is funded, and its {name} is gone")
 
 
 def what_has_ended_is_settled(world: World, job: Job) -> None:

@@ -41,8 +41,8 @@ NORMAL = (ExitKind.RETURNED, ExitKind.RAISED, ExitKind.EXITED, ExitKind.SIGNALLE
 @define
 class Truth:
     """starts: how often user code was started, per run and machine. ran: ms from go to the (last) end. produced:
-    runs that left a result on disk. refused: prepares that would have taken a GPU over its MiB. hurt: machines that
-    were off, cut off, wiped or without an agent: since when, and for how long at most so far."""
+    runs that left a result on disk. refused: prepares that would have taken a GPU over its MiB. hurt: for how many ms a
+    machine was off, cut off or without an agent, between two answers, at most so far."""
 
     starts: Counter[tuple[RunId, str]] = field(factory=Counter)
     ran: dict[RunId, int] = field(factory=dict)
@@ -99,7 +99,7 @@ class Machine:
         self.runs: dict[RunId, SimRun] = {}
         self._barred: set[RunId] = set()
         self._incarnation, self._seq = 1, 0
-        self._silent_since: int | None = None
+        self._silent = self._watched = 0
 
     # ------------------------------------------------------------ what a scheduler may ask
 
@@ -344,11 +344,13 @@ class Machine:
         self.start_agent()
 
     def watch_silence(self) -> None:
-        """Keep the books of how long nobody could ask."""
-        if self.askable:
-            self._silent_since = None
-            return
-        if self._silent_since is None:
-            self._silent_since = self._clock.ms
-        silent = self._clock.ms - self._silent_since
-        self._truth.hurt[self.name] = max(silent, self._truth.hurt.get(self.name, 0))
+        """Keep the books of how long nobody could ask since somebody last got an answer."""
+        if not self.askable:
+            self._silent += self._clock.ms - self._watched
+            self._truth.hurt[self.name] = max(self._silent, self._truth.hurt.get(self.name, 0))
+        self._watched = self._clock.ms
+
+    def heard(self, epoch: int) -> None:
+        """A term has got an answer, and none is newer."""
+        if epoch >= self.epoch:
+            self._silent = 0

@@ -113,6 +113,7 @@ class Process:
             if not line.incarnation:
                 seen = machine.seen()
                 hello = self._faults.io("agent.hello", lambda: machine.hello(self.epoch))
+                machine.heard(self.epoch)
                 line.incarnation, line.cursor = hello.incarnation, ""
                 self._up(seen, hello)
                 return f"hello from {name}"
@@ -125,6 +126,7 @@ class Process:
             why = str(error)
             self.inbox.append((f"{name} is down", lambda scheduler: scheduler.node_down(name, why)))
             return why
+        machine.heard(self.epoch)
         if reports.cursor.partition(":")[0] != line.incarnation:
             line.incarnation = ""
             return f"{name} has a new agent"

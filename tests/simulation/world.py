@@ -113,6 +113,7 @@ class World:
         self.newest = 0
         self.steps = 0
         self.cancelled: set[str] = set()  # uids of jobs whose users were told that they will be cancelled
+        self.sound: set[tuple[str, str]] = set()  # objects, by uid and version, that were looked at
         self.settled: set[tuple[str, str]] = set()  # ended jobs that were looked at
 
     # ------------------------------------------------------------ one step
@@ -459,7 +460,9 @@ class World:
         return self._declare(NodeChange(machine.name, owner=machine.label_owner if action.b % 4 else ""))
 
     def _archive(self, action: Action) -> str:
-        """Retention: the object of an ended job goes, and its key with it."""
+        """Retention: the object of an ended job goes, and its key with it; long after, so that no request of its days is under way."""
+        if any(owner is None for owner, _ in self.paused) or any(what == "store.create" for what, _ in self.faults.late):
+            return "a request is under way"
         ended = [job for job in self.stored() if job.status.phase in TERMINAL]
         if not ended:
             return ""
@@ -467,6 +470,21 @@ class World:
         self.asked = [(caller, request) for caller, request in self.asked if job_id(caller.user, request.key) != job.id]
         self.jobs.delete(job)
         return job.id
+
+    def _amend(self, action: Action) -> str:
+        """What was refused before need not be now, and the other way round: credits are bought, uploads made and swept."""
+        user = USERS[action.a % len(USERS)][0].user
+        upload = upload_key(user, digest(NEVER_UPLOADED))
+        if action.b % 3 == 0:
+            self.keys += 1
+            lines = {user_account(user): Credits(2_000_000), ISSUE: Credits(-2_000_000)}
+            self.money.post(f"top-up-{self.keys}", "grant", lines)
+            return f"{user} buys credits"
+        if action.b % 3 == 1:
+            self.blobs.put(upload, [NEVER_UPLOADED])
+            return f"{user} uploads what was missing"
+        self.blobs.delete(upload)
+        return f"an upload of {user} is swept"
 
     # ------------------------------------------------------------ afterwards
 

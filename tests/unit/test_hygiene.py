@@ -34,8 +34,12 @@ def run(folder: Path, test: str, *options: str) -> tuple[int, str]:
     suite.mkdir(parents=True)
     (suite / "test_it.py").write_text(test)
     shutil.copy(CONFTEST, folder / "tests")
+    (folder / "tests" / "kube").mkdir()
+    for name in ("binaries.py", "fixtures.py", "plane.py"):  # of fixtures that every suite is given
+        shutil.copy(CONFTEST.parent / "kube" / name, folder / "tests" / "kube")
     shutil.copy(PYPROJECT, folder)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GRIDWEAVE_TEST"))}
+    environ["PYTHONPATH"] = str(PYPROJECT.parent)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-W", "ignore:This process", *options]
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout + done.stderr

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from attrs import evolve
 
-from core.charges import cost
-from core.close import close, final_charges
+from core.charges import cost, final_charges
+from core.close import close
 from core.manifest import manifest_key
 from ports.credits import Charge, ChargeAnswer, ChargeState, HoldState, user_account
 from ports.errors import Conflict, Unavailable

@@ -307,6 +307,41 @@ def test_a_predecessor_writes_no_node_record_over_a_newer_terms() -> None:
     assert before == stage.records.get("n0")
 
 
+def test_rounds_of_cron_give_up_a_silent_node_as_a_standing_scheduler_does() -> None:
+    """Each lasts for some seconds and remembers nothing that is not stored."""
+    stage = Stage()
+    job = stage.running()
+    stage.machines["n0"].power_off()
+    taken = 0
+    while stage.phase(job) is Phase.RUNNING and taken < 20:
+        stage._takeover(Action("takeover"))
+        stage.rounds(16, ms=1_000)
+        taken += 1
+    assert 6 < taken < 10
+    stage.rounds(3, ms=1_000)
+    ended = stage.job(job).status
+    assert (Phase.FAILED, "RunnerLost") == (ended.phase, ended.reason)
+    assert [f"{job}/1"] == stage.quarantined("n0")
+
+
+def test_a_predecessor_that_never_heard_of_a_node_leaves_its_record_alone() -> None:
+    """It would erase how long a run has run there; a third term would then bill a lost run less than was charged."""
+    stage = Stage(started=False)
+    stage._begin()
+    old = stage.term
+    stage._takeover(Action("takeover"))
+    stage.rounds()
+    job = stage.running()
+    stage.rounds(ms=60_000)
+    stage._tick(Action("tick"))
+    with pytest.raises(StaleEpoch):
+        old.scheduler.round()
+    stage.machines["n0"].power_off()
+    stage._takeover(Action("takeover"))
+    stage.rounds(30, ms=4_000)
+    assert Span(60_000) == stage.job(job).status.runs[0].ran
+
+
 def test_a_scheduler_that_slept_itself_gives_up_no_run() -> None:
     """Two minutes in which it asked nobody prove nothing about a node."""
     stage = Stage()

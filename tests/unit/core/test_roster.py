@@ -122,6 +122,55 @@ def test_a_node_that_answers_again_has_not_been_silent() -> None:
     assert Span(0) == crew.roster.view("n1", RUN).silent
 
 
+def short_term(epoch: int, records: MemoryNodes, seconds: int) -> Crew:
+    """One round of cron: it asks the node in vain for so long."""
+    crew = Crew(epoch, records)
+    crew.roster.down("n1", "no answer")
+    for _ in range(seconds):
+        crew.wait(1)
+        crew.roster.save_all(crew.now)
+    return crew
+
+
+def test_many_short_terms_give_up_a_silent_node_as_a_long_one_does() -> None:
+    """A scheduler that runs by cron would wait for it for ever."""
+    first = Crew()
+    first.roster.up(seen(), hello(), "")
+    first.roster.save_all(first.now)
+    epoch = 2
+    while short_term(epoch, first.records, 15).roster.view("n1", RUN).silent <= LOST_AFTER and epoch < 20:
+        epoch += 1
+    assert 7 < epoch < 12
+    short_term(20, first.records, 15)
+    before = first.stored()
+    short_term(21, first.records, 15)
+    assert before == first.stored(), "a silence that says enough is written no more"
+
+
+def test_a_silence_that_was_noted_counts_only_for_who_asks_in_vain_too() -> None:
+    """The node may have come back since, while nobody scheduled; and a term whose engine is away can ask nobody."""
+    first = Crew()
+    first.roster.up(seen(), hello(), "")
+    first.roster.save_all(first.now)
+    short_term(2, first.records, 85)
+    late = Crew(3, first.records)
+    late.wait(200)
+    late.roster.listed({"n1"})
+    late.wait(200)
+    assert Span(0) == late.roster.view("n1", RUN).silent
+    late.roster.listed(set())
+    late.wait(10)
+    assert Span(9_000) == late.roster.view("n1", RUN).silent
+    late.wait(5)
+    assert LOST_AFTER < late.roster.view("n1", RUN).silent
+    late.roster.up(seen(), hello(), "")
+    late.roster.save_all(late.now)
+    assert Span(0) == late.stored().status.silent
+    late.roster.down("n1", "no answer")
+    late.wait(20)
+    assert Span(20_000) > late.roster.view("n1", RUN).silent
+
+
 def test_a_lost_node_is_not_counted_on_and_counts_again_when_it_is_back() -> None:
     """Jobs wait for a node that restarts, not for one that is gone."""
     crew = Crew()
@@ -230,6 +279,32 @@ def test_a_record_that_a_newer_term_has_written_ends_this_one() -> None:
         first.roster.save_all(first.now)
     with pytest.raises(StaleEpoch):
         first.roster.refresh_specs()
+
+
+def test_a_term_that_never_heard_of_a_node_takes_up_what_its_record_says() -> None:
+    """A node that joined late: the running times that were charged, and what may still hold VRAM, are in its record only."""
+    crew = Crew()
+    status = NodeStatus(
+        NodeState.READY, owner="org", gpus=(GPU,), quarantine=(Quarantine(str(RUN), 0, Mib(60)),), ran={str(OTHER): Span(9)}
+    )
+    crew.records.put_status(NodeRecord("n1", NodeSpec(), status))
+    crew.roster.refresh_specs()
+    crew.roster.save_all(Span(60_000))
+    assert {str(OTHER): Span(9)} == crew.stored().status.ran
+    assert [str(RUN)] == list(map(str, crew.ledger.quarantined()))
+
+
+def test_a_predecessor_ends_at_the_record_of_a_node_that_it_never_heard_of() -> None:
+    """It would write what it does not know over what its successor does: a lost run would be billed less than was charged."""
+    first = Crew(1)
+    second = Crew(2, first.records)
+    second.roster.up(seen(), hello(RunReport(RUN, ReportState.RUNNING, Span(9), True)), "http://n1")
+    second.roster.save_all(Span(60_000))
+    with pytest.raises(StaleEpoch):
+        first.roster.refresh_specs()
+    assert {str(RUN): Span(9)} == second.stored().status.ran
+    with pytest.raises(StaleEpoch):
+        Crew(1, first.records)
 
 
 def test_what_a_predecessor_noted_late_is_taken_over() -> None:

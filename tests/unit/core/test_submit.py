@@ -39,8 +39,8 @@ def test_an_accepted_submit_is_stored_funded_and_has_its_inputs_in_place() -> No
     job = stage.job(done.job.id)
     assert (Phase.PENDING, True) == (job.status.phase, job.status.holds(FUNDED))
     assert job.spec.hold == stage.money.account("user:ann").held
-    assert stage.blobs.stat(input_key(job.id, "function")) is not None
-    assert stage.blobs.stat(input_key(job.id, "args")) is not None
+    assert stage.blobs.stat(input_key(job.id, job.uid, "function")) is not None
+    assert stage.blobs.stat(input_key(job.id, job.uid, "args")) is not None
 
 
 def test_the_same_key_and_body_give_the_same_job_however_often() -> None:
@@ -271,14 +271,34 @@ def test_a_job_that_was_refused_by_another_one_is_told_why() -> None:
         nothing_is_left(stage, "ann", request)
 
 
+def test_a_refusal_that_slept_takes_nothing_from_the_job_that_its_key_made_since() -> None:
+    """Its gateway was paused before it cleared away; meanwhile the key was refused to the end, and then accepted."""
+    stage = Stage()
+    ann, data = Caller("ann"), b"not uploaded at first"
+    request = evolve(stage.request(), args=BlobRef(digest(data), len(data)))
+    stage.faults.armed["blobs.delete"] = Mode.PAUSE
+    sleeper = stage.faults.start(lambda: stage.hand_in(ann, request))
+    assert sleeper is not None
+    with pytest.raises(Invalid):
+        stage.hand_in(ann, request)
+    stage.blobs.put(upload_key("ann", digest(data)), [data])
+    job = stage.hand_in(ann, request).job
+    with pytest.raises(Invalid):
+        sleeper.resume()
+    stage.rounds(2)
+    assert Phase.ALLOCATED == stage.phase(job.id)
+    assert data == b"".join(stage.blobs.get(input_key(job.id, job.uid, "args")))
+    assert stage.blobs.stat(input_key(job.id, job.uid, "function")) is not None
+
+
 def test_bytes_that_an_earlier_job_of_the_same_key_left_are_not_taken_for_its_inputs() -> None:
-    """The keys of inputs are the job's id, and the id is that of the key."""
+    """The id is that of the key, and a job may be refused and accepted later."""
     stage = Stage()
     request = stage.request(key="k")
     name = job_id("ann", "k")
-    stage.blobs.put(input_key(name, "function"), [b"something else"])
-    stage.hand_in(Caller("ann"), request)
-    assert request.function.sha256 == digest(b"".join(stage.blobs.get(input_key(name, "function"))))
+    stage.blobs.put(input_key(name, "another", "function"), [b"something else"])
+    job = stage.hand_in(Caller("ann"), request).job
+    assert request.function.sha256 == digest(b"".join(stage.blobs.get(input_key(name, job.uid, "function"))))
 
 
 def test_a_hold_covers_the_preflight_time_of_the_dearest_pool() -> None:

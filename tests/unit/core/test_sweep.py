@@ -41,7 +41,7 @@ def test_an_upload_that_no_submit_used_goes_after_a_day_and_not_before() -> None
 
 def left_by(stage: Stage, job: str) -> dict[str, str]:
     """What it leaves in the blob store, by kind."""
-    keys = {"log": log_key(job, 1, 0, 0), "result": f"{run_prefix(job, 1)}result", "args": input_key(job, "args")}
+    keys = {"log": log_key(job, 1, 0, 0), "result": f"{run_prefix(job, 1)}result", "args": input_key(job, stage.job(job).uid, "args")}
     for key in keys.values():
         stage.blobs.put(key, [b"x"])
     return keys | {"manifest": manifest_key(job), "diagnostics": diagnostics_key(stage.job(job))}

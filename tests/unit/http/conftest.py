@@ -115,7 +115,7 @@ class Gateway:
         )
         self.app = create_app(self.services)
         self._cursor = self.services.watch.round("", Span(0))
-        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app, raise_app_exceptions=False), base_url="http://gateway")
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app, raise_app_exceptions=False), base_url="http://localhost")
         opened.callback(lambda: self.run(self.client.aclose()))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

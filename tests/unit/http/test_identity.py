@@ -131,6 +131,22 @@ def test_a_page_of_this_machine_is_believed(origin: str) -> None:
     assert "alice" == LOOPBACK.caller(headers(("Origin", origin), ("X-User-Id", "alice"))).user
 
 
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8200", "localhost.evil.example:8200", "[::2]:8200", "10.0.0.7"])
+def test_a_name_that_was_made_to_point_here_is_a_page_of_elsewhere(host: str) -> None:
+    """A GET of a page's own host has no Origin: by a name that its owner resolves to loopback it could read every job."""
+    for gate in (DEMO, LOOPBACK):
+        with pytest.raises(Forbidden, match="may not act"):
+            gate.caller(headers(("Host", host), ("X-User-Id", "alice")))
+    assert "alice" == GATE.caller(headers(("Host", host), PROVEN, ("X-User-Id", "alice"))).user
+
+
+@pytest.mark.parametrize("host", ["localhost:8200", "127.0.0.1:8200", "[::1]:8200", "gpus.example", "gpus.example:8443"])
+def test_the_names_of_this_machine_and_of_the_gateway_are_no_strangers(host: str) -> None:
+    """Programs say the name by which they found it."""
+    gate = Gate("", "", "2.5.1", demo=True, url="https://gpus.example")
+    assert "alice" == gate.caller(headers(("Host", host), ("X-User-Id", "alice"))).user
+
+
 def test_a_page_of_the_gateways_own_is_believed() -> None:
     """GATEWAY_URL says what that is; the Host header would say whatever a page's name resolves to."""
     gate = Gate("", "", "2.5.1", demo=True, url="https://gpus.example/gridweave")

@@ -66,7 +66,7 @@ def raw(url: str, request: bytes) -> bytes:
 
 def test_underscores_are_no_dashes(served: tuple[subprocess.Popen[str], str]) -> None:
     """`X_User_Id` would pass a proxy that strips `X-User-Id`, and must not be taken for it."""
-    answer = raw(served[1], b"GET /v1/account HTTP/1.1\r\nHost: x\r\nX_User_Id: mallory\r\nConnection: close\r\n\r\n")
+    answer = raw(served[1], b"GET /v1/account HTTP/1.1\r\nHost: localhost\r\nX_User_Id: mallory\r\nConnection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 401")
 
 
@@ -82,7 +82,7 @@ def test_underscores_are_no_dashes(served: tuple[subprocess.Popen[str], str]) ->
 )
 def test_malformed_identity_is_refused_on_the_wire(served: tuple[subprocess.Popen[str], str], headers: bytes) -> None:
     """What the server in front of the application makes of headers is part of the answer."""
-    answer = raw(served[1], b"GET /v1/account HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\nConnection: close\r\n\r\n")
+    answer = raw(served[1], b"GET /v1/account HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\nConnection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400")
 
 
@@ -91,7 +91,7 @@ def test_malformed_identity_is_refused_on_the_wire(served: tuple[subprocess.Pope
 )
 def test_job_ids_are_judged_as_they_came(served: tuple[subprocess.Popen[str], str], target: bytes) -> None:
     """No server in between may have tidied them."""
-    answer = raw(served[1], b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nX-User-Id: alice\r\nConnection: close\r\n\r\n")
+    answer = raw(served[1], b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nX-User-Id: alice\r\nConnection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 400")
 
 

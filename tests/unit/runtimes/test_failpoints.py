@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -60,6 +61,17 @@ def test_the_process_dies_at_that_call(point: str, printed: list[str], tmp_path:
     assert f"!{Failpoint.parse(point)}" == (tmp_path / "log").read_text().split()[-1]
 
 
+def test_a_process_that_is_stopped_goes_on_from_that_very_call(tmp_path: Path) -> None:
+    """What a paused process does when it wakes is what is tested with it."""
+    env = {FAILPOINT: "workloads.get:before:2:stop", "PYTHONPATH": ":".join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], env=env, stdout=subprocess.PIPE, text=True) as process:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        process.send_signal(signal.SIGCONT)
+        printed, _ = process.communicate(timeout=60)
+    assert (0, ["get 0", "get 1", "get 2", "command", "end"]) == (process.returncode, printed.splitlines())
+
+
 def test_a_call_that_does_not_come_harms_nobody(tmp_path: Path) -> None:
     """The log says what did come."""
     done = run("workloads.get:before:4", tmp_path / "log")
@@ -67,7 +79,10 @@ def test_a_call_that_does_not_come_harms_nobody(tmp_path: Path) -> None:
     assert ["workloads.get@"] * 3 + ["cluster.agent@", "agent.command@", "agent.go@"] == (tmp_path / "log").read_text().split()
 
 
-@pytest.mark.parametrize("text", ["", " ", "workloads", "work.get", "workloads.get:later", "workloads.get:before:0", "agent.go:after:x"])
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "workloads", "work.get", "workloads.get:later", "workloads.get:before:0", "agent.go:after:x", "agent.go:before:1:pause"],
+)
 def test_a_failpoint_that_is_none_is_refused(text: str) -> None:
     """A mistyped one would let a test pass that tests nothing."""
     with pytest.raises(Invalid, match=FAILPOINT):
@@ -87,5 +102,5 @@ def test_without_the_variables_nothing_is_wrapped() -> None:
 
 def test_its_text_is_its_grammar() -> None:
     """The log's mark is compared with what was asked for."""
-    for text in ("agent.go:before:1", "workloads.replace@schedule._write<schedule._start:after:12"):
+    for text in ("agent.go:before:1", "agent.go:after:1:stop", "workloads.replace@schedule._write<schedule._start:after:12"):
         assert text == str(Failpoint.parse(text))
