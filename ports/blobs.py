@@ -70,6 +70,11 @@ class BlobStore(Protocol):
         """Blocks of bytes. Raises NotFound at the call if there is no such key."""
         ...
 
+    def join(self, keys: Iterable[str]) -> Iterator[bytes]:
+        """The blobs at these keys as one stream, fetched ahead where that helps. Raises NotFound where one is missing, Invalid for
+        a key that is none."""
+        ...
+
     def stat(self, key: str) -> BlobInfo | None: ...
 
     def list(self, prefix: str) -> Iterator[BlobInfo]:

@@ -31,6 +31,6 @@ def open_blobs(settings: Settings, folder: Path, gateway_url: str, secret: bytes
     from adapters.s3.blobs import S3Blobs  # boto3 takes a third of a second to import: only where it is used
     from adapters.s3.client import connect
 
-    client = connect(settings.s3_endpoint, settings.s3_access_key.get_secret_value(), settings.s3_secret_key.get_secret_value())
-    opened.callback(client.close)
-    return S3Blobs(client, settings.s3_bucket, clock)
+    connection = connect(settings.s3_endpoint, settings.s3_access_key.get_secret_value(), settings.s3_secret_key.get_secret_value())
+    opened.callback(connection.close)
+    return S3Blobs(connection, settings.s3_bucket, clock)

@@ -22,10 +22,10 @@ from hypothesis import HealthCheck, settings
 
 from tests.kube.binaries import MISSING, REMEDY
 from tests.kube.fixtures import admin, client, core_api, namespace, own_plane, plane
-from tests.s3.fixtures import s3_blobs, s3_client, seaweed
+from tests.s3.fixtures import s3_blobs, s3_connection, seaweed
 
 __all__ = ["admin", "client", "core_api", "namespace", "own_plane", "plane"]  # fixtures of every suite that needs a real Kubernetes
-__all__ += ["s3_blobs", "s3_client", "seaweed"]  # and of those that need a real S3
+__all__ += ["s3_blobs", "s3_connection", "seaweed"]  # and of those that need a real S3
 
 MARK = "GRIDWEAVE_TEST_RUN"
 SUITES = ("unit", "properties", "contract", "s3", "kube", "e2e")

@@ -71,6 +71,10 @@ class FolderBlobs:
             blocks.take(offset, size if length is None else min(size, offset + length))
             return blocks
 
+    def join(self, keys: Iterable[str]) -> Iterator[bytes]:
+        for key in keys:
+            yield from self.get(key)
+
     def stat(self, key: str) -> BlobInfo | None:
         with _answering():
             try:

@@ -16,8 +16,10 @@ import boto3.exceptions
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError
 
+from adapters.s3.client import Connection
 from adapters.s3.errors import STORE, answering, code_of, is_missing
 from adapters.s3.grants import read_grant, write_grant
+from adapters.s3.joining import joined
 from adapters.s3.reading import SHA256, Blocks
 from ports.blob_keys import checked_key, checked_prefix, is_key
 from ports.blobs import BlobInfo, Grant
@@ -36,9 +38,10 @@ _PARTS = TransferConfig(multipart_threshold=IN_ONE, multipart_chunksize=PART, ma
 class S3Blobs:
     """`ports.blobs.BlobStore`. Safe to share between threads; any number of processes may share the bucket."""
 
-    def __init__(self, client: Any, bucket: str, clock: Clock) -> None:
-        """client: of `adapters.s3.client.connect`. clock: the lives of grants are counted by it."""
-        self._client, self._bucket, self._clock = client, bucket, clock
+    def __init__(self, connection: Connection, bucket: str, clock: Clock) -> None:
+        """clock: the lives of grants are counted by it."""
+        self._connection, self._client = connection, connection.client
+        self._bucket, self._clock = bucket, clock
 
     def put(self, key: str, data: Iterable[bytes], only_new: bool = False) -> BlobInfo:
         checked_key(key)
@@ -73,6 +76,9 @@ class S3Blobs:
                 raise NotFound(f"There is no blob {key}.", "key")
             return iter(())
         return Blocks(self._client, self._bucket, key, offset, length)
+
+    def join(self, keys: Iterable[str]) -> Iterator[bytes]:
+        return joined(self._connection, self._bucket, map(checked_key, keys), self.get)
 
     def stat(self, key: str) -> BlobInfo | None:
         checked_key(key)

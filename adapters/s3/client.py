@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import boto3
+from attrs import frozen
 from botocore.config import Config
+from botocore.credentials import Credentials
 
 from adapters.s3.errors import answering
 
@@ -16,13 +18,31 @@ CONNECTIONS = 64  # threads that talk to it at once
 _REGION = "us-east-1"  # for services that know no regions
 
 
-def connect(endpoint: str, access_key: str = "", secret_key: str = "", *, attempts: int = ATTEMPTS, read_s: float = READ_S) -> Any:
-    """A client of boto3, safe to share between threads. S3 is not asked before the first call.
+@frozen
+class Connection:
+    """client: of boto3, safe to share between threads. credentials: of botocore, which renews them; None where there are none."""
+
+    client: Any
+    credentials: Any
+    region: str
+
+    @property
+    def endpoint(self) -> str:
+        url: str = self.client.meta.endpoint_url
+        return url
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def connect(endpoint: str, access_key: str = "", secret_key: str = "", *, attempts: int = ATTEMPTS, read_s: float = READ_S) -> Connection:
+    """S3 is not asked before the first call.
 
     Without keys the default chain of AWS finds them: environment, profile, web identity, pod identity, instance. Raises
     Unavailable where one of these is there and gives none.
     """
     session = boto3.session.Session()
+    region = session.region_name or _REGION
     config = Config(
         signature_version="s3v4",
         s3={"addressing_style": "path"},
@@ -36,11 +56,12 @@ def connect(endpoint: str, access_key: str = "", secret_key: str = "", *, attemp
         response_checksum_validation="when_required",
     )
     with answering():
-        return session.client(
+        client = session.client(
             "s3",
             endpoint_url=endpoint or None,
             aws_access_key_id=access_key or None,
             aws_secret_access_key=secret_key or None,
-            region_name=session.region_name or _REGION,
+            region_name=region,
             config=config,
         )
+        return Connection(client, Credentials(access_key, secret_key) if access_key else session.get_credentials(), region)

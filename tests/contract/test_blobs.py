@@ -135,6 +135,27 @@ class BlobsContract:
             store.get("jobs/j-1/1/result")
         assert store.stat("jobs/j-1/1/result") is None
 
+    def test_blobs_are_joined_in_the_order_of_their_keys_as_given(self, store: BlobStore) -> None:
+        """The chunks of a log are one stream: empty ones, large ones and thousands of small ones among them."""
+        parts = [b"%06d" % n * (n % 7) for n in range(300)] + [bytes(range(256)) * 4096, b"", b"last"]
+        names = [f"logs/{n:09d}" for n in range(len(parts))]
+        for name, part in zip(names, parts, strict=True):
+            store.put(name, [part])
+        assert b"".join(parts) == b"".join(store.join(names))
+        assert parts[3] + parts[2] + parts[3] == b"".join(store.join([names[3], names[2], names[3]]))
+        assert b"" == b"".join(store.join([]))
+
+    def test_a_missing_part_of_what_is_joined_is_told_where_it_is_missing(self, store: BlobStore) -> None:
+        """What was there before it has been read; a gap is never passed over."""
+        for name in ("a", "c"):
+            store.put(name, [name.encode()])
+        joined = store.join(["a", "b", "c"])
+        assert b"a" == next(joined)
+        with pytest.raises(NotFound):
+            next(joined)
+        with pytest.raises(Invalid):
+            list(store.join(["a", "../b"]))
+
     def test_a_reader_is_not_disturbed(self, store: BlobStore) -> None:
         """Whoever began to read one blob reads that one to its end."""
         data = b"1" * (2 * MIB)

@@ -83,10 +83,10 @@ class House:
 
 @pytest.fixture(scope="module")
 def standing_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with running(tmp_path_factory.mktemp("seaweed")) as seaweed, closing(seaweed.client()) as bucket:
+    with running(tmp_path_factory.mktemp("seaweed")) as seaweed, closing(seaweed.connection()) as connection:
         settings = {**seaweed.environment, "LOG_CHUNK_BYTES": str(4 * KIB), "LOG_CHUNK_AGE_SECONDS": "1"}
         with standing(tmp_path_factory.mktemp("s3"), FLEET, **settings) as rig:
-            yield House(rig, seaweed, bucket)
+            yield House(rig, seaweed, connection.client)
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 
 from adapters.local.clock import SystemClock
 from adapters.s3.blobs import S3Blobs
+from adapters.s3.client import Connection
 from tests.s3.seaweed import BUCKET, Seaweed, running
 
 
@@ -20,15 +20,15 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 
 @pytest.fixture(scope="session")
-def s3_client(seaweed: Seaweed) -> Iterator[Any]:
-    with closing(seaweed.client()) as client:
-        yield client
+def s3_connection(seaweed: Seaweed) -> Iterator[Connection]:
+    with closing(seaweed.connection()) as connection:
+        yield connection
 
 
 @pytest.fixture
-def s3_blobs(s3_client: Any) -> S3Blobs:
+def s3_blobs(s3_connection: Connection) -> S3Blobs:
     """A store on a bucket that is empty."""
-    pages = s3_client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+    pages = s3_connection.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
     for key in [found["Key"] for page in pages for found in page.get("Contents", ())]:
-        s3_client.delete_object(Bucket=BUCKET, Key=key)
-    return S3Blobs(s3_client, BUCKET, SystemClock())
+        s3_connection.client.delete_object(Bucket=BUCKET, Key=key)
+    return S3Blobs(s3_connection, BUCKET, SystemClock())

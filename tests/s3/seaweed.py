@@ -14,12 +14,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from attrs import define, field
 from botocore.exceptions import BotoCoreError, ClientError
 
-from adapters.s3.client import connect
+from adapters.s3.client import Connection, connect
 
 BUCKET = "gridweave"
 ACCESS_KEY = "AKIDTESTOFGRIDWEAVE"
@@ -61,7 +60,7 @@ class Seaweed:
             "S3_SECRET_KEY": SECRET_KEY,
         }
 
-    def client(self) -> Any:
+    def connection(self) -> Connection:
         """Of an operator; to be closed."""
         return connect(self.url, ACCESS_KEY, SECRET_KEY)
 
@@ -123,12 +122,12 @@ class Seaweed:
 
     def _answers(self) -> bool:
         """Whether the bucket is there; it is made a moment after the server listens."""
-        with closing(connect(self.url, ACCESS_KEY, SECRET_KEY, attempts=1, read_s=5)) as client:
+        with closing(connect(self.url, ACCESS_KEY, SECRET_KEY, attempts=1, read_s=5)) as connection:
             for _ in range(LOOKS):
                 if self._process is None or self._process.poll() is not None:
                     return False
                 with suppress(ClientError, BotoCoreError):
-                    client.head_bucket(Bucket=BUCKET)
+                    connection.client.head_bucket(Bucket=BUCKET)
                     return True
                 time.sleep(0.1)
         return False

@@ -28,8 +28,8 @@ def proxy(seaweed: Seaweed) -> Iterator[FaultProxy]:
 @pytest.fixture
 def far(proxy: FaultProxy, s3_blobs: S3Blobs) -> Iterator[S3Blobs]:
     """The store as seen through the proxy; `s3_blobs` is the same without it."""
-    with closing(connect(proxy.url, ACCESS_KEY, SECRET_KEY, attempts=2, read_s=5)) as client:
-        yield S3Blobs(client, BUCKET, SystemClock())
+    with closing(connect(proxy.url, ACCESS_KEY, SECRET_KEY, attempts=2, read_s=5)) as connection:
+        yield S3Blobs(connection, BUCKET, SystemClock())
 
 
 @pytest.mark.parametrize("fault", [Fault.INTERNAL, Fault.SLOW_DOWN, Fault.RESET])
@@ -124,8 +124,8 @@ def test_an_object_that_is_replaced_while_it_is_read_again_is_not_mixed_with_the
 
 def test_a_store_that_is_not_there_is_unavailable_in_our_words(seaweed: Seaweed) -> None:
     """And neither keys nor a stack of boto's are in what people read."""
-    with closing(connect("http://127.0.0.1:1", ACCESS_KEY, SECRET_KEY, attempts=1)) as client:
-        store = S3Blobs(client, BUCKET, SystemClock())
+    with closing(connect("http://127.0.0.1:1", ACCESS_KEY, SECRET_KEY, attempts=1)) as connection:
+        store = S3Blobs(connection, BUCKET, SystemClock())
         with pytest.raises(Unavailable, match="can't be reached") as caught:
             store.stat("a")
     assert SECRET_KEY not in str(caught.value)
@@ -135,17 +135,28 @@ def test_a_store_that_is_not_there_is_unavailable_in_our_words(seaweed: Seaweed)
 @pytest.mark.parametrize(("access", "secret"), [(ACCESS_KEY, "wrong"), ("unknown", SECRET_KEY)])
 def test_keys_that_s3_refuses_are_named_as_the_fault(seaweed: Seaweed, access: str, secret: str) -> None:
     """A missing object and a missing right must not look alike."""
-    with closing(connect(seaweed.url, access, secret, attempts=1)) as client:
+    with closing(connect(seaweed.url, access, secret, attempts=1)) as connection:
         with pytest.raises(Unavailable, match="S3_ACCESS_KEY") as caught:
-            b"".join(S3Blobs(client, BUCKET, SystemClock()).get("a"))
+            b"".join(S3Blobs(connection, BUCKET, SystemClock()).get("a"))
         assert secret not in str(caught.value)
 
 
 def test_a_missing_bucket_is_no_missing_object(seaweed: Seaweed) -> None:
     """Else a typing error in S3_BUCKET would look like lost results."""
-    with closing(seaweed.client()) as client:
-        store = S3Blobs(client, "another-bucket", SystemClock())
+    with closing(seaweed.connection()) as connection:
+        store = S3Blobs(connection, "another-bucket", SystemClock())
         with pytest.raises(Unavailable, match="S3_BUCKET"):
             store.get("a")
         with pytest.raises(NotFound):
-            S3Blobs(client, BUCKET, SystemClock()).get("never/was")
+            S3Blobs(connection, BUCKET, SystemClock()).get("never/was")
+
+
+@pytest.mark.parametrize("fault", [Fault.INTERNAL, Fault.SLOW_DOWN, Fault.RESET, Fault.TRUNCATED, Fault.SHORTENED])
+def test_what_is_joined_is_whole_whatever_happens_to_its_parts(proxy: FaultProxy, far: S3Blobs, s3_blobs: S3Blobs, fault: Fault) -> None:
+    """A log with a hole in it would be believed."""
+    parts = [os.urandom(100 + n) for n in range(40)]
+    for n, part in enumerate(parts):
+        s3_blobs.put(f"logs/{n:09d}", [part])
+    proxy.faults = [fault]
+    assert b"".join(parts) == b"".join(far.join(f"logs/{n:09d}" for n in range(40)))
+    assert [] == proxy.faults

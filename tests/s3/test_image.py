@@ -30,8 +30,8 @@ from adapters.local.clock import SystemClock
 from adapters.s3.blobs import S3Blobs
 from adapters.s3.client import connect
 
-with closing(connect(sys.argv[1], attempts=1)) as client:
-    store = S3Blobs(client, sys.argv[2], SystemClock())
+with closing(connect(sys.argv[1], attempts=1)) as connection:
+    store = S3Blobs(connection, sys.argv[2], SystemClock())
     store.put("by/pod-identity", [b"hello"])
     print(b"".join(store.get("by/pod-identity")).decode())
 """
