@@ -48,7 +48,7 @@ def line(port: int, delay_s: float) -> Iterator[int]:
             back.close()
 
         asking = asyncio.ensure_future(onward())
-        with suppress(OSError):
+        with suppress(OSError, asyncio.CancelledError):  # the latter when all is over
             while data := await there.read(65536):
                 asyncio.get_running_loop().call_later(delay_s, writer.write, data)
         asking.cancel()

@@ -14,7 +14,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from gridweave.answers import facts_of
-from gridweave.downloads import Download, fetch
+from gridweave.downloads import Download, Progress, fetch
 from gridweave.estimates import Estimate
 from gridweave.options import Options
 from gridweave.payloads import INLINE, Payload
@@ -110,9 +110,12 @@ class Client:
         """Log and states as they happen, until the job has ended."""
         return follow(self._transport, quote(job_id, safe=""), offset)
 
-    def result(self, job_id: str, wait_s: float = 0) -> Download | None:
-        """The result's bytes; None if the job has not ended within wait_s seconds. Raises Refused "no-result"."""
-        return fetch(self._transport, _job(job_id, "result"), wait_s)
+    def result(self, job_id: str, wait_s: float = 0, progress: Progress | None = None) -> Download | None:
+        """The result's bytes; None if the job has not ended within wait_s seconds. Raises Refused "no-result".
+
+        progress: told how many bytes have come, and of how many.
+        """
+        return fetch(self._transport, _job(job_id, "result"), wait_s, progress)
 
     # ------------------------------------------------------------ the rest
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from gridweave.jobs import Job
 
 from tests.e2e.closed_form import charged, cost
 from tests.e2e.gateways import ROOT, SOURCES
-from tests.e2e.machine import without_raylet
+from tests.e2e.machine import children, without_raylet
 from tests.e2e.rig import ADMIN_TOKEN, BIG, NODES, PLATFORM_TOKEN, SMALL, Rig, User, standing, until
 from tests.s3.seaweed import BUCKET, SECRET_KEY, Seaweed, running
 
@@ -287,3 +288,115 @@ def test_no_secret_is_in_any_sink(house: House, tmp_path: Path) -> None:
     secrets = [SECRET_KEY, f"{CANARY}-argument", f"{CANARY}-variable", *tokens, "X-Amz-Signature", "x-amz-signature"]
     assert [] == [(name, secret) for name, data in sinks.items() for secret in secrets if secret.encode() in data]
     assert {f"s3/jobs/{job.id}/{name}" for name in ("manifest.json", "1/diagnostics.json", "1/traceback.txt", "1/result")} <= sinks.keys()
+
+
+FETCH = """
+import hashlib, json, sys
+import gridweave as gw
+
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024
+
+with gw.Client(sys.argv[1], sys.argv[2]) as client:
+    client.account()
+    open("/proc/self/clear_refs", "w").write("5")
+    before, told = peak(), []
+    download = client.result(sys.argv[3], 60, lambda so_far, total: told.append((so_far, total)))
+    digest = hashlib.sha256()
+    for piece in download.chunks():
+        digest.update(piece)
+    download.close()
+    some = told[:: max(1, len(told) // 50)] + told[-1:]
+    print(json.dumps({"sha256": digest.hexdigest(), "grown": peak() - before, "size": download.size, "progress": some}))
+"""
+MIB = 1024 * KIB
+
+
+@contextmanager
+def cutting(port: int, after: int) -> Iterator[tuple[int, list[int]]]:
+    """A relay to that port which ends the first connection that has brought so many bytes; and how many each has brought."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    brought: list[int] = []
+    threads: list[threading.Thread] = []
+    cut = threading.Event()
+
+    def onward(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def serve(near: socket.socket) -> None:
+        with near, socket.create_connection(("127.0.0.1", port)) as far:
+            asking = threading.Thread(target=onward, args=(near, far), daemon=True)
+            asking.start()
+            at = len(brought)
+            brought.append(0)
+            with suppress(OSError):
+                while data := far.recv(65536):
+                    brought[at] += len(data)
+                    if brought[at] > after and not cut.is_set():
+                        cut.set()
+                        break
+                    near.sendall(data)
+            for each in (near, far):
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            asking.join()
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                threads.append(threading.Thread(target=serve, args=(near,), daemon=True))
+                threads[-1].start()
+
+    acceptor = threading.Thread(target=accept, daemon=True)
+    acceptor.start()
+    try:
+        yield listener.getsockname()[1], brought
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for each in (acceptor, *threads):
+            each.join(30)
+
+
+def peaks(pids: list[int], forget: bool = False) -> int:
+    """The most memory that these processes had at once each, in bytes; forget: count anew from now on."""
+    total = 0
+    for pid in pids:
+        if forget:
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+        status = Path(f"/proc/{pid}/status").read_text()
+        total += next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * KIB
+    return total
+
+
+@pytest.mark.parametrize("size", [96 * MIB, pytest.param(2048 * MIB, marks=pytest.mark.slow)])
+def test_a_large_result_passes_in_constant_memory_and_is_taken_up_where_its_connection_broke(house: House, size: int) -> None:
+    """Weights of a model are gigabytes, and a gateway is a small pod. The bound is of the size, and the same 64 MiB for any."""
+
+    def weights(size: int) -> bytes:
+        return bytes(range(256)) * (size // 256)
+
+    rig, user = house.rig, house.rig.user()
+    job = user.spawn(weights, size)
+    user.ended(job)
+    gateway = [rig.gateway.pid, *children(rig.gateway.pid)]
+    before = peaks(gateway, forget=True)
+    with cutting(rig.platform.port, size // 2) as (port, brought):
+        env = {**os.environ, "PYTHONPATH": SOURCES}
+        command = [sys.executable, "-c", FETCH, f"http://127.0.0.1:{port}", user.key, job.id]
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=280)
+    assert 0 == done.returncode, done.stderr[-3000:]
+    told, stored = json.loads(done.stdout), house.manifest(job.id)["result"]
+    assert (stored["sha256"], stored["size"]) == (told["sha256"], told["size"])
+    assert size < stored["size"] < size + 1000
+    assert [stored["size"]] * 2 == told["progress"][-1]
+    assert told["progress"] == sorted(told["progress"])
+    assert len([each for each in brought if each > MIB]) == 2, "it was broken once, and then taken up"
+    assert sum(brought) < size * 1.2, "nothing came twice but what was on the way"
+    assert told["grown"] < 64 * MIB
+    assert peaks(gateway) - before < 64 * MIB
