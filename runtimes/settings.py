@@ -247,6 +247,10 @@ class Settings:
         default=86_400,
         metadata=_about(read.seconds(1, 30 * 86_400), "A result that can't be stored for so long is given up, and its job has failed."),
     )
+    grant_life_seconds: int = attrs.field(
+        default=3600,
+        metadata=_about(read.seconds(2, 86_400), "How long a permission to up- or download works; a run's is renewed at half of it."),
+    )
     keep_completed_days: int = attrs.field(
         default=30,
         metadata=_about(read.whole(0, 3650, "days; 0: for ever"), "How long results, logs and inputs of completed jobs are kept."),
@@ -293,6 +297,10 @@ class Settings:
     @property
     def result_pending(self) -> Span:
         return Span.of(seconds=self.result_pending_seconds)
+
+    @property
+    def grant_life(self) -> Span:
+        return Span.of(seconds=self.grant_life_seconds)
 
     @property
     def retention(self) -> Retention:

@@ -95,6 +95,7 @@ def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wir
         lost_after=settings.node_lost,
         result_bound=settings.result_pending,
         max_result=settings.max_result,
+        grant_life=settings.grant_life,
         placement=settings.placement_policy,
         archive_after=settings.jobs_kept,
         retention=settings.retention,

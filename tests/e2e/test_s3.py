@@ -14,7 +14,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ class House:
 @pytest.fixture(scope="module")
 def standing_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     with running(tmp_path_factory.mktemp("seaweed")) as seaweed, closing(seaweed.connection()) as connection:
-        settings = {**seaweed.environment, "LOG_CHUNK_BYTES": str(4 * KIB), "LOG_CHUNK_AGE_SECONDS": "1"}
+        settings = {**seaweed.environment, "LOG_CHUNK_BYTES": str(4 * KIB), "LOG_CHUNK_AGE_SECONDS": "1", "GRANT_LIFE_SECONDS": "6"}
         with standing(tmp_path_factory.mktemp("s3"), FLEET, **settings) as rig:
             yield House(rig, seaweed, connection.client)
 
@@ -226,6 +226,23 @@ def test_what_a_killed_node_leaves_is_read_from_the_bucket_alone(house: House, m
         manifest["exit"]["kind"],
     )
     assert (1, "RunnerLost", SMALL) == (told["schema"], told["runs"][0]["exit"]["kind"], told["nodes"][0]["name"])
+
+
+def test_a_run_that_outlives_its_grants_stores_its_end(house: House) -> None:
+    """Trainings take days, and a permission an hour: it is renewed while the run lasts."""
+
+    def works(seconds: float) -> str:
+        import time
+
+        time.sleep(seconds)
+        print("the end")
+        return "trained"
+
+    user = house.rig.user()
+    job = user.spawn(works, 8.0)
+    assert "trained" == job.result(timeout=120)
+    user.ended(job)
+    assert b"the end\n" == house.log(job.id)
 
 
 def test_a_log_is_followed_over_the_seam_of_stored_chunks_and_live_tail(house: House) -> None:
@@ -382,8 +399,9 @@ def test_a_large_result_passes_in_constant_memory_and_is_taken_up_where_its_conn
         return bytes(range(256)) * (size // 256)
 
     rig, user = house.rig, house.rig.user()
-    job = user.spawn(weights, size)
-    user.ended(job)
+    with house.with_settings(GRANT_LIFE_SECONDS="3600") if size > 512 * MIB else nullcontext():
+        job = user.spawn(weights, size)
+        user.ended(job)
     gateway = [rig.gateway.pid, *children(rig.gateway.pid)]
     before = peaks(gateway, forget=True)
     with cutting(rig.platform.port, size // 2) as (port, brought):
