@@ -34,6 +34,7 @@ from ports.units import Span
 from ports.workloads import RESULT_STORED, TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
 
 UNFINISHED = JobFilter(phases=frozenset(set(Phase) - TERMINAL))
+AT_ONCE = 5_000  # jobs in one answer while booting: a store without an index reads everything for each
 TROUBLES = 3  # jobs that may meet a service that does not answer until a round is cut short
 
 
@@ -83,7 +84,7 @@ class Scheduler:
         self.roster.load()
         cursor = ""
         while True:
-            page = self._house.workloads.list(UNFINISHED, cursor, 500)
+            page = self._house.workloads.list(UNFINISHED, cursor, AT_ONCE)
             for job in page.jobs:
                 self._take(job)
             cursor = page.cursor

@@ -13,7 +13,13 @@ OF_JOBS = frozenset(str(phase) for phase in (Phase.ALLOCATED, Phase.RUNNING, *TE
 OF_ENDPOINTS = frozenset(str(phase) for phase in EndpointPhase if phase is not EndpointPhase.PENDING)
 
 
-def form_of(each: Condition, generation: int) -> Form:
+def forms(stored: Iterable[Condition], told: Iterable[Condition], generation: int) -> list[Form]:
+    """Each type once, as Kubernetes wants it; what follows from the phase counts."""
+    by_type = {each.type: each for each in (*stored, *told)}
+    return [_form(each, generation) for each in by_type.values()]
+
+
+def _form(each: Condition, generation: int) -> Form:
     return {
         "type": each.type,
         "status": each.status.value,

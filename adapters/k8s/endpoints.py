@@ -135,7 +135,7 @@ def _status_form(endpoint: Endpoint) -> Form:
         "perCall": None if status.per_call is None else status.per_call.micro,
         "reason": status.reason,
         "message": status.message,
-        "conditions": [conditions.form_of(each, endpoint.generation) for each in (*status.conditions, *conditions.of_endpoint(endpoint))],
+        "conditions": conditions.forms(status.conditions, conditions.of_endpoint(endpoint), endpoint.generation),
         **{name: None if at is None else time_text(at) for name, at in times},
     }
     made: Form = sendable(without_none(form))

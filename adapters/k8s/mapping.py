@@ -254,7 +254,7 @@ def status_form(job: Job, generation: int) -> Form:
             if result is None
             else {"key": result.key, "size": result.size, "sha256": result.sha256, "raised": result.raised},
             "charged": status.charged.micro,
-            "conditions": [conditions.form_of(each, generation) for each in (*status.conditions, *conditions.of_job(job))],
+            "conditions": conditions.forms(status.conditions, conditions.of_job(job), generation),
             "runs": [_run_form(each) for each in status.runs],
         }
     )

@@ -26,7 +26,7 @@ log = structlog.get_logger("gridweave.watch")
 
 _WAIT = Span.of(seconds=1)  # also how often the node records are read again
 _RETRY_S = 1.0
-_PAGE = 500
+_PAGE = 5_000  # a store without an index reads everything for each
 
 
 class Signal:

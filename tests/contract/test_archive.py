@@ -27,14 +27,14 @@ from tests.kube.control import line_to
 from tests.memory.clock import ManualClock
 from tests.memory.workloads import MemoryWorkloads
 
-NOW, KEPT = Span.of(hours=1000), Span.of(hours=168)
+NOW, KEPT = Instant(4_000_000_000), Span.of(hours=168)
 
 
 def settled(job: Job, ago: Span) -> Job:
     """Ended and settled so long ago, after whatever ran."""
     status = evolve(job.status, phase=Phase.COMPLETED, outcome=Phase.COMPLETED)
     for kind in (CHARGED, HOLD_VOIDED, RESULT_STORED):
-        status = status.with_condition(kind, ConditionStatus.TRUE, Instant((NOW - ago).ms))
+        status = status.with_condition(kind, ConditionStatus.TRUE, Instant(NOW.ms - ago.ms))
     return evolve(job, status=status)
 
 
@@ -43,8 +43,7 @@ class ArchiveContract:
 
     @pytest.fixture
     def house(self, store: Workloads, tmp_path: Path) -> House:
-        clock, unused = ManualClock(), None
-        clock.advance(NOW)
+        clock, unused = ManualClock(NOW), None
         blobs = FolderBlobs(tmp_path / "blobs", "http://gateway", b"s" * 32)
         return House(store, unused, unused, unused, blobs, clock, unused, Terms(archive_after=KEPT))  # type: ignore[arg-type]
 

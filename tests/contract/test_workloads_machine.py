@@ -200,7 +200,11 @@ class ThreeMachine(WorkloadsMachine):
         database = self.opened.enter_context(closing(open_gridweave(Path(self.folder.name))))
         sqlite = self.opened.enter_context(closing(SqliteWorkloads(database, tombstones=3, at_once=2)))
         self.kube = self.opened.enter_context(closing(KubeWorkloads(self.direct, PAGE, KEPT, AT_ONCE)))
-        self.stores = sqlite, self.kube, RemoteWorkloads(self.opened.enter_context(line_to(self.proxied, page=PAGE, kept=KEPT, at_once=AT_ONCE)))
+        self.stores = (
+            sqlite,
+            self.kube,
+            RemoteWorkloads(self.opened.enter_context(line_to(self.proxied, page=PAGE, kept=KEPT, at_once=AT_ONCE))),
+        )
 
     @rule()
     def restart(self) -> None:

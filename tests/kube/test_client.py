@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from kubernetes.client import CoreV1Api
-from kubernetes.config import incluster_config
+from kubernetes.config import incluster_config, kube_config
 
 from adapters.k8s import client as connections
 from adapters.k8s.client import connect
@@ -32,7 +32,6 @@ def pod(plane: Plane, core_api: CoreV1Api, namespace: str, tmp_path: Path, monke
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(plane.api_port))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "there-is-none"))
     return tmp_path
 
 
@@ -75,7 +74,7 @@ def test_without_certificates_the_account_is_refused_with_a_remedy(pod: Path) ->
 def test_a_kubeconfig_counts_where_there_is_no_pod(admin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its context gives the namespace; one that is given counts for more."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setenv("KUBECONFIG", str(admin))
+    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(admin))  # the library reads KUBECONFIG when it is imported
     for wanted, expected in (("", "default"), ("mine", "mine")):
         with closing(connect(wanted)) as client:
             assert expected == client.namespace
@@ -83,8 +82,7 @@ def test_a_kubeconfig_counts_where_there_is_no_pod(admin: Path, monkeypatch: pyt
 
 def test_without_any_configuration_it_is_refused_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
     with pytest.raises(Refused, match="Kubernetes configuration") as caught:
         connect()
     assert "KUBECONFIG" in caught.value.remedy

@@ -32,11 +32,11 @@ from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Instant, Mib, Rate, Span
 from ports.workloads import FUNDED, RESULT_STORED, ConditionStatus, Exit, ExitKind, Job, JobFilter, Phase, Slot
 from tests.contract.samples import a_job
+from tests.e2e.gateways import ROOT, SOURCES
 from tests.kube.plane import MANIFESTS, Plane
 
 RAN = Span(90_000)
 PRICE = Price(1, (PriceLine("org", Rate(8_000_000)),))
-ROOT = Path(__file__).parents[2]
 
 
 class Away(SqliteCredits):
@@ -163,7 +163,7 @@ def test_the_reaper_archives_what_ended_by_its_own_account(
         process = subprocess.run(
             [sys.executable, "-m", "runtimes.batch", "sweep", "--json"],
             cwd=ROOT,
-            env={**os.environ, **settings},
+            env={**os.environ, "PYTHONPATH": SOURCES, **settings},
             capture_output=True,
             text=True,
             timeout=120,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,19 @@ def test_the_kustomization_is_taken_whole(plane: Plane, how: list[str]) -> None:
         *(f"poddisruptionbudget.policy/gridweave-{name}" for name in ("gateway", "scheduler", "control")),
     }
     assert expected == set(found)
+
+
+def test_the_overlay_of_the_guide_builds(plane: Plane, tmp_path: Path) -> None:
+    """What an operator copies from the guide must be right."""
+    guide = (MANIFESTS.parent / "docs" / "guides" / "kubernetes.md").read_text()
+    overlay = textwrap.dedent(guide.partition("# my-cluster/kustomization.yaml\n")[2].partition("\n\n")[0])
+    shutil.copytree(MANIFESTS, tmp_path / "k8s")
+    (tmp_path / "my-cluster").mkdir()
+    (tmp_path / "my-cluster" / "kustomization.yaml").write_text(overlay)
+    done = plane.kubectl("kustomize", str(tmp_path / "my-cluster"))
+    assert 0 == done.returncode, done.stderr
+    assert "RAY_HEAD_ADDRESS: raycluster-head-svc.ray:6379" in done.stdout
+    assert "image: registry.example/gridweave:0.1.0" in done.stdout
 
 
 def crd(plane: Plane, kind: str) -> dict[str, Any]:

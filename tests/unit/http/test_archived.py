@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from core.archive import Archived, archive
+from core.charges import final_charges
+from core.history import recall
 from ports.units import Span
 from ports.workloads import CHARGED, HOLD_VOIDED, ConditionStatus, Job, JobStatus
 from tests.unit.http.conftest import ALICE, BOB, Gateway, Make, body
@@ -41,6 +43,19 @@ def test_an_archived_job_is_listed_and_read_like_any_other(make: Make) -> None:
     followed = gateway.get(f"/v1/jobs/{old.id}/logs", params={"follow": "true"}).text
     assert "event: end" in followed
     assert "Completed" == gateway.post(f"/v1/jobs/{old.id}/cancel").json()["phase"]
+
+
+def test_the_bill_of_an_archived_job_stays(make: Make) -> None:
+    """The journal of money is never pruned, whatever becomes of the job."""
+    gateway = make(archive_after=Span(0), credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 20)
+    job = an_archived(gateway)
+    found = recall(gateway.house, job.id)
+    assert found is not None
+    gateway.house.credits.charge(final_charges(found))  # also when it comes late
+    _, charge = gateway.get("/v1/usage").json()["entries"]
+    assert ("charge", job.id, f"{job.id}/1", 1500) == tuple(charge[name] for name in ("kind", "job", "run", "ran_ms"))
 
 
 def test_another_users_archived_job_does_not_exist(make: Make) -> None:
