@@ -37,6 +37,7 @@ class Retention:
 
 
 KEPT = Retention()
+OFFERED = Span.of(hours=23)  # an upload older than that is asked for again, lest it be swept before its submit
 
 
 def job_of(key: str) -> str:
@@ -53,6 +54,11 @@ def may_go(key: str, age: Span, fate: Fate, kept: Retention) -> bool:
         return False
     lasting = key.endswith(("/manifest.json", "/diagnostics.json")) or fate is not Fate.COMPLETED
     return _over(age, kept.failed if lasting else kept.completed)
+
+
+def part_may_go(age: Span, named: bool, kept: Retention) -> bool:
+    """Of a model. named: by its manifest."""
+    return not named and _over(age, kept.uploads)
 
 
 def shortest(kept: Retention) -> Span | None:

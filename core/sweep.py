@@ -14,18 +14,17 @@ from attrs import frozen
 
 from core.house import House
 from core.manifest import manifest_key
-from core.retention import Fate, Retention, job_of, may_go, shortest
+from core.models import MODELS, is_part, model_of, read
+from core.retention import Fate, Retention, job_of, may_go, part_may_go, shortest
 from ports.blobs import BlobInfo
 from ports.errors import NotFound
-from ports.units import Instant, Span
+from ports.units import Instant
 from ports.workloads import TERMINAL, Phase
-
-OFFERED = Span.of(hours=23)  # an upload older than that is asked for again, lest it be swept before its submit
 
 
 @frozen
 class Swept:
-    """How many blobs went. jobs: of how many jobs."""
+    """How many blobs went. uploads: parts of models that were never finished among them. jobs: of how many jobs the others were."""
 
     uploads: int = 0
     blobs: int = 0
@@ -36,6 +35,7 @@ def sweep(house: House) -> Swept:
     """Delete what the terms of the house keep no longer. Raises Unavailable."""
     kept, now = house.terms.retention, house.clock.now()
     uploads = _delete(house, (info.key for info in _going(house.blobs.list("uploads/"), now, Fate.UNKNOWN, kept)))
+    uploads += _sweep_parts(house, now, kept)
     blobs = jobs = 0
     youngest = shortest(kept)
     if youngest is None:
@@ -51,6 +51,19 @@ def sweep(house: House) -> Swept:
     return Swept(uploads, blobs, jobs)
 
 
+def _sweep_parts(house: House, now: Instant, kept: Retention) -> int:
+    """Of models: what no manifest names."""
+    gone = 0
+    for name, found in groupby(house.blobs.list(MODELS), lambda info: model_of(info.key)):
+        parts = [info for info in found if is_part(info.key) and part_may_go(now - info.modified, False, kept)]
+        if parts:
+            model = read(house, name)
+            named = model.digests if model is not None else frozenset()
+            age = {info.key: now - info.modified for info in parts}
+            gone += _delete(house, [key for key in age if part_may_go(age[key], key.rpartition("/")[2] in named, kept)])
+    return gone
+
+
 def fate_of(house: House, job_id: str) -> Fate:
     """Raises Unavailable."""
     job = house.workloads.get(job_id)
@@ -61,8 +74,8 @@ def fate_of(house: House, job_id: str) -> Fate:
         told = json.loads(b"".join(house.blobs.get(manifest_key(job_id))))
     except (NotFound, ValueError):
         return Fate.UNKNOWN
-    phase = told.get("phase") if isinstance(told, dict) else None
-    return Fate.COMPLETED if phase == Phase.COMPLETED.value else Fate.FAILED
+    outcome = told.get("phase") if isinstance(told, dict) else None
+    return Fate.COMPLETED if outcome == Phase.COMPLETED.value else Fate.FAILED
 
 
 def _going(found: Iterable[BlobInfo], now: Instant, fate: Fate, kept: Retention) -> Iterator[BlobInfo]:

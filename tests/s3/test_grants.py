@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,11 @@ def as_agent(grant: Grant, **changes: Any) -> AgentGrant:
     return AgentGrant(**{**facts, **changes})
 
 
-def post(grant: Grant, key: str, data: bytes = b"x", **changes: str) -> httpx.Response:
+def post(grant: Grant, key: str, data: bytes = b"x", changed: Mapping[str, str] | None = None) -> httpx.Response:
     """A form as an agent sends it, or as somebody who has its grant would."""
-    return httpx.post(grant.url, data={**grant.fields, "key": key, **changes}, files={"file": ("file", data)}, timeout=30, trust_env=False)
+    return httpx.post(
+        grant.url, data={**grant.fields, "key": key, **(changed or {})}, files={"file": ("file", data)}, timeout=30, trust_env=False
+    )
 
 
 def keys(store: S3Blobs) -> list[str]:
@@ -127,7 +130,7 @@ def test_a_grant_has_an_end(s3_blobs: S3Blobs) -> None:
 def test_a_grant_that_was_altered_is_none(writing: Grant, s3_blobs: S3Blobs, field: str) -> None:
     """Its limits are signed."""
     changed = writing.fields[field][:-3] + ("AAA" if field == "policy" else "000")
-    assert 400 <= post(writing, f"{MINE}result", **{field: changed}).status_code < 500
+    assert 400 <= post(writing, f"{MINE}result", changed={field: changed}).status_code < 500
     assert [] == keys(s3_blobs)
 
 

@@ -41,7 +41,7 @@ CREDENTIALS = "import botocore.session; print(botocore.session.get_session().get
 @pytest.fixture(scope="module")
 def check(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The command as a Dockerfile has it: one file, copied alone."""
-    return shutil.copy(ROOT / "runtimes" / "check_image.py", tmp_path_factory.mktemp("bin") / "gridweave-check-image")
+    return shutil.copy(str(ROOT / "runtimes" / "check_image.py"), str(tmp_path_factory.mktemp("bin") / "gridweave-check-image"))
 
 
 @contextmanager

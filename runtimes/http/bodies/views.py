@@ -158,6 +158,22 @@ class UploadView:
 
 
 @frozen
+class ModelView:
+    """size: bytes of all its files; files: how many they are."""
+
+    name: str
+    owner: str
+    size: int
+    files: int
+    created_at: str | None
+
+
+@frozen
+class Models:
+    models: list[ModelView]
+
+
+@frozen
 class GpuView:
     """plans: users of which plans may use it. usable: new bookings may go there now."""
 

@@ -8,8 +8,8 @@ from core.diagnostics import diagnostics_key
 from core.house import House
 from core.manifest import manifest_key
 from core.names import upload_key
-from core.retention import KEPT, Fate, Retention, may_go
-from core.sweep import OFFERED, sweep
+from core.retention import KEPT, OFFERED, Fate, Retention, may_go
+from core.sweep import sweep
 from ports.blobs import input_key, log_key, run_prefix
 from ports.units import Span
 from ports.workloads import ExitKind

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from core.names import upload_key
+from ports.blobs import input_key
 from ports.workloads import Phase
 from tests.unit.http.conftest import ADMIN, ALICE, BOB, Gateway, Make, body, inline
 
@@ -39,7 +40,7 @@ def test_inline_payloads_are_stored_as_inputs(gateway: Gateway) -> None:
     """A small function must not need a second request."""
     job = gateway.submit(function=inline(b"f" * 65536), code=inline(b""))
     for name, data in (("function", b"f" * 65536), ("args", b"args"), ("code", b"")):
-        assert data == b"".join(gateway.house.blobs.get(f"jobs/{job.id}/{name}"))
+        assert data == b"".join(gateway.house.blobs.get(input_key(job.id, job.uid, name)))
 
 
 def test_the_same_key_and_body_is_the_same_job(gateway: Gateway) -> None:
