@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
+from itertools import chain, islice
 from urllib.parse import urlsplit
 
 from attrs import define
@@ -27,6 +29,7 @@ from adapters.s3.reading import SHA256
 LINES = 32  # connections of one stream
 AHEAD = 2 * LINES  # objects that are asked for or wait to be read
 LARGEST = 512 * 1024  # bytes of an object that is read in one piece
+FEW = 4  # objects, for which one after another will do
 FAILURES = 3  # until all the rest is read in the careful way
 _HASH = "UNSIGNED-PAYLOAD"
 _NAMES = ("host", "x-amz-content-sha256", "x-amz-date")
@@ -34,15 +37,27 @@ _NAMES = ("host", "x-amz-content-sha256", "x-amz-date")
 
 def joined(connection: Connection, bucket: str, keys: Iterable[str], careful: Callable[[str], Iterator[bytes]]) -> Iterator[bytes]:
     """The objects at `keys`, one after the other. careful: reads one of them, and raises what is wrong with it."""
+    left = iter(keys)
+    first = list(islice(left, FEW))
+    if len(first) < FEW:  # not worth connections of their own
+        for key in first:
+            yield from careful(key)
+        return
     ahead = _Ahead(connection, bucket)
     try:
-        for key, data in ahead.run(keys):
+        for key, data in ahead.run(chain(first, left)):
             if data is None:
                 yield from careful(key)
             elif data:
                 yield data
     finally:
         ahead.close()
+
+
+@cache
+def _trusting() -> ssl.SSLContext:
+    """Whom this machine trusts; read once."""
+    return ssl.create_default_context()
 
 
 @define
@@ -63,7 +78,7 @@ class _Ahead:
         self._idle, self._all = list[_Line](), list[_Line]()
         self._waiting = deque[tuple[str, asyncio.Task[bytes | None]]]()
         self._left = FAILURES if self._url.path in ("", "/") else 0  # a path of a proxy's would be signed too
-        self._secure = ssl.create_default_context() if self._url.scheme == "https" else None
+        self._secure = _trusting() if self._url.scheme == "https" else None
 
     def run(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """None: it is to be read in the careful way."""
