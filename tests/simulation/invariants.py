@@ -182,9 +182,9 @@ def the_result_is_kept(world: World, job: Job) -> None:
             continue
         raised = run.exit is not None and run.exit.kind is ExitKind.RAISED and status.result is not None
         cancelled = status.cancel is not None and run.exit is not None and run.exit.kind is ExitKind.RAISED
-        stored = status.condition(RESULT_STORED)
+        told = status.condition(RESULT_STORED)
         waited = run.ended_at is not None and world.clock.now() - run.ended_at > world.house.terms.result_bound
-        given_up = waited and stored is not None and stored.reason == GIVEN_UP
+        given_up = waited and told is not None and told.reason == GIVEN_UP
         excused = was_hurt(world, machine) or raised or cancelled or given_up
         demand(excused, f"{job.id} left a result on {machine}, and is {status.phase}: {status.reason}")
 
