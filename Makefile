@@ -19,9 +19,11 @@ WORKERS ?= 2
 TESTS ?= tests
 SEED ?= 1
 STEPS ?= 20000
+JOBS ?= 50000
+BATCH ?= 1000
 TYPED := $(strip ports core adapters runtimes gridweave_controller sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
-.PHONY: help venv demo test crash crash-k8s simulate simulate-long ledger-long soak check lint types walls format bench pins clean new-venv
+.PHONY: help venv demo test crash crash-k8s simulate simulate-long ledger-long hostile-long soak check lint types walls format bench pins clean new-venv
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
@@ -59,15 +61,18 @@ crash-k8s: $(INSTALLED) ## the same on Kubernetes: gateway, scheduler and biller
 simulate: $(INSTALLED) ## a whole cluster with faults, from one seed (SEED=7 STEPS=20000); a failure is shrunk and shown step by step
 	@$(STEP) 'Simulation, seed $(SEED)' $(BIN)/python -m tests.simulation --seed $(SEED) --steps $(STEPS)
 
-simulate-long: $(INSTALLED) ## ten seeds of a million steps (hours)
-	@$(STEP) 'Simulation, ten seeds of a million steps' $(BIN)/python -m tests.simulation --seed 1 --seeds 10 --steps 1000000
+simulate-long: $(INSTALLED) ## ten seeds of a million steps, WORKERS at a time (half an hour)
+	@$(STEP) 'Simulation, ten seeds of a million steps' $(BIN)/python -m tests.simulation --seed 1 --seeds 10 --steps 1000000 --at-once $(WORKERS)
 
 ledger-long: $(INSTALLED) ## ten seeds of a million random operations on the ledger (an hour or two)
 	@LEDGER_STEPS=1000000 LEDGER_SEEDS=10 $(STEP) 'Ledger, ten seeds of a million operations' $(BIN)/python -m pytest -s --timeout=0 \
 	    -n $(WORKERS) tests/properties/test_ledger.py -k seeded
 
-soak: $(INSTALLED) ## 50,000 short jobs, and whether memory stays flat (about an hour)
-	@$(STEP) 'Soak' $(BIN)/python -m benchmarks.soak
+hostile-long: $(INSTALLED) ## what takes too long for every day: a gigabyte on one line of a log, a minute of pickling, a thousand last gigabytes
+	@$(STEP) 'Hostile, long' $(BIN)/python -m pytest -m slow tests/e2e/test_hostile.py tests/properties/test_fairness.py
+
+soak: $(INSTALLED) ## 50,000 short jobs, and whether memory stays flat (JOBS=2000 BATCH=200 for a short one; the whole takes about an hour)
+	@$(STEP) 'Soak, $(JOBS) jobs' $(BIN)/python -m benchmarks.soak --jobs $(JOBS) --batch $(BATCH)
 
 bench: $(INSTALLED) ## run every benchmark but the soak
 	@for each in $(filter-out soak,$(basename $(notdir $(shell grep -l __main__ benchmarks/*.py)))); do \

@@ -1,37 +1,40 @@
 """GPUs of one kind by their free MiB: the tightest that is wide enough, without looking at the others.
 
 A bucket per amount of free MiB, and a bitmask of buckets that may have something in them, in words of 256 bits under
-a word of words: the first bit at or above what is needed is the bucket. In a bucket, a heap by node name and GPU
-index. A GPU that moves is only pushed to where it is now; where it was, its entry is stale, and goes when it comes
-to the top. So a move costs O(log n) of its bucket, and every entry is popped once.
+a word of words: the first bit at or above what is needed is the bucket. Most amounts have one GPU, which is the bucket
+then; several are a heap by node name and GPU index. A GPU that moves leaves a bucket of its own at once. In a heap its entry
+becomes stale, and goes when it comes to the top. So a move costs O(log n) of its bucket, and every entry is popped once.
 """
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 _BITS = 8  # of the amount, within a word
 _LOW = (1 << _BITS) - 1
 _SLACK = 32  # a heap up to this length is not worth sweeping
 
+Entry = tuple[str, int, int, Any]  # node name, GPU index, a number that makes ties impossible, the GPU
+
 
 class Offered(Protocol):
-    """offer: MiB that it offers now; an entry under another amount is stale. 0 or less: nothing."""
+    """offer: MiB that it offers now; where it is known under another amount is stale. 0 or less: nothing. entry: of it."""
 
     offer: int
 
+    @property
+    def entry(self) -> Entry: ...
+
 
 G = TypeVar("G", bound=Offered)
-# node name, GPU index, a number that makes ties impossible, the GPU
-Entry = tuple[str, int, int, G]
 
 
 class Finder(Protocol[G]):
     """What an index asks for one GPU. Best fit's is `Buckets`; a policy brings its own."""
 
-    def put(self, entry: Entry[G], offer: int) -> None:
-        """The GPU of `entry` offers that much from now on (more than 0)."""
+    def put(self, gpu: G, was: int) -> None:
+        """It offers `gpu.offer` from now on (more than 0), and offered `was` before."""
         ...
 
     def first(self, need: int) -> G | None:
@@ -50,32 +53,44 @@ class Finder(Protocol[G]):
 class Buckets(Finder[G]):
     """What is offered, by amount."""
 
-    __slots__ = ("_heaps", "_limits", "_top", "_words")
+    __slots__ = ("_at", "_limits", "_top", "_words")
 
     def __init__(self) -> None:
-        self._heaps: dict[int, list[Entry[G]]] = {}
+        self._at: dict[int, G | list[Entry]] = {}
         self._limits: dict[int, int] = {}  # length at which a large heap is swept again
         self._words: dict[int, int] = {}
         self._top = 0
 
-    def put(self, entry: Entry[G], offer: int) -> None:
-        """The GPU of `entry` offers that much from now on (more than 0)."""
-        heap = self._heaps.get(offer)
-        if heap is not None:
-            if heap[0][3].offer != offer:
-                heapreplace(heap, entry)
-                return
-            heappush(heap, entry)
-            if len(heap) > _SLACK:
-                self._sweep(heap, offer)
+    def put(self, gpu: G, was: int) -> None:
+        """It offers `gpu.offer` from now on (more than 0), and offered `was` before."""
+        at, offer = self._at, gpu.offer
+        if at.get(was) is gpu and was != offer:
+            self._drop(was)
+        there = at.get(offer)
+        if there is not None:
+            self._join(there, gpu, offer)
             return
-        self._heaps[offer] = [entry]
+        at[offer] = gpu
         high = offer >> _BITS
         if high in self._words:
             self._words[high] |= 1 << (offer & _LOW)
         else:
             self._words[high] = 1 << (offer & _LOW)
             self._top |= 1 << high
+
+    def _join(self, there: G | list[Entry], gpu: G, offer: int) -> None:
+        """Into a bucket that has something in it already."""
+        if not isinstance(there, list):
+            if there is gpu or there.offer != offer:
+                self._at[offer] = gpu
+            else:
+                self._at[offer] = sorted((there.entry, gpu.entry))
+        elif there[0][3].offer != offer:
+            heapreplace(there, gpu.entry)
+        else:
+            heappush(there, gpu.entry)
+            if len(there) > _SLACK:
+                self._sweep(there, offer)
 
     def first(self, need: int) -> G | None:
         """The GPU with the least offer of at least `need`; among equals the first by name and index."""
@@ -91,12 +106,13 @@ class Buckets(Finder[G]):
                 need = high << _BITS
                 word = words[high]
             need += (word & -word).bit_length() - 1
-            heap = self._heaps[need]
-            while heap:
-                gpu = heap[0][3]
-                if gpu.offer == need:
-                    return gpu
-                heappop(heap)
+            gpu = self._at[need]
+            if isinstance(gpu, list):
+                found = self._in_heap(gpu, need)
+                if found is not None:
+                    return found
+            elif gpu.offer == need:
+                return gpu
             self._drop(need)
 
     def greatest(self) -> int:
@@ -104,28 +120,38 @@ class Buckets(Finder[G]):
         while self._top:
             high = self._top.bit_length() - 1
             offer = (high << _BITS) + self._words[high].bit_length() - 1
-            heap = self._heaps[offer]
-            while heap:
-                if heap[0][3].offer == offer:
-                    return offer
-                heappop(heap)
+            gpu = self._at[offer]
+            if self._in_heap(gpu, offer) is not None if isinstance(gpu, list) else gpu.offer == offer:
+                return offer
             self._drop(offer)
         return 0
 
     def moved(self, gpu: G) -> None:
         """An idle GPU is no other than one that offers as much."""
 
+    def _in_heap(self, heap: list[Entry], offer: int) -> G | None:
+        """The first that is no stale one."""
+        while heap:
+            gpu: G = heap[0][3]
+            if gpu.offer == offer:
+                return gpu
+            heappop(heap)
+        return None
+
     def _drop(self, offer: int) -> None:
         """Forget an empty bucket."""
-        del self._heaps[offer]
-        self._limits.pop(offer, None)
+        del self._at[offer]
+        if self._limits:
+            self._limits.pop(offer, None)
         high = offer >> _BITS
-        self._words[high] ^= 1 << (offer & _LOW)
-        if not self._words[high]:
+        left = self._words[high] ^ 1 << (offer & _LOW)
+        if left:
+            self._words[high] = left
+        else:
             del self._words[high]
             self._top ^= 1 << high
 
-    def _sweep(self, heap: list[Entry[G]], offer: int) -> None:
+    def _sweep(self, heap: list[Entry], offer: int) -> None:
         """Keep each live entry once, when the heap has doubled: so its cost is spread over the pushes."""
         if len(heap) > self._limits.get(offer, _SLACK):
             heap[:] = {entry[2]: entry for entry in heap if entry[3].offer == offer}.values()

@@ -21,8 +21,9 @@ def prepare_command(house: House, job: Job, node: str, hardware: Hardware) -> Pr
         for name, blob in blobs.items()
         if blob is not None
     }
-    totals = [hardware.gpu(slot.node, slot.gpu).total for slot in slots]
-    return Prepare(run.id, spec.user, spec.name, slots, tuple(totals), spec.env, inputs, output_grant(house, job), house.terms.setup_bound)
+    totals = tuple(hardware.gpu(slot.node, slot.gpu).total for slot in slots)
+    output, bound = output_grant(house, job), house.terms.setup_bound
+    return Prepare(run.id, spec.user, spec.name, slots, totals, spec.env, inputs, output, bound, job.uid)
 
 
 def output_grant(house: House, job: Job) -> Grant:

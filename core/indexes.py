@@ -15,7 +15,7 @@ from itertools import chain
 
 from core.buckets import Buckets, Finder
 from core.census import Census
-from core.ledger_state import GpuState, NodeState, Watch
+from core.ledger_state import Finders, GpuState, NodeState
 from core.owners import Pool
 from core.policies import Policy
 from core.rooms import Rooms, Seat
@@ -39,23 +39,27 @@ class Kind:
             if (spec := gpu.spec) is not None and self.model in (None, spec.model) and self.vendor in (None, spec.vendor)
         ]
 
+    def covers(self, owner: str, model: str, vendor: str) -> bool:
+        """Whether it is about GPUs of that owner, model and vendor."""
+        return self.pool.has(owner) and self.model in (None, model) and self.vendor in (None, vendor)
+
 
 class GpuIndex:
     """Finds one GPU of a kind: the tightest, or what the policy says."""
 
     __slots__ = ("buckets", "kind")
 
-    def __init__(self, kind: Kind, nodes: Iterable[NodeState], policy: Policy | None) -> None:
+    def __init__(self, kind: Kind, policy: Policy | None) -> None:
         self.kind = kind
         self.buckets: Finder[GpuState] = Buckets() if policy is None else policy.finder(kind.exclusive)
-        for node in nodes:
-            self.join(node)
 
     def join(self, node: NodeState) -> None:
         for gpu in self.kind.of(node):
-            (gpu.idles if self.kind.exclusive else gpu.buckets).append(self.buckets)
             if gpu.offer > 0 and (gpu.offer == gpu.total or not self.kind.exclusive):
-                self.buckets.put(gpu.entry, gpu.offer)
+                self.buckets.put(gpu, -1)
+
+    def among(self, finders: Finders) -> None:
+        (finders.idles if self.kind.exclusive else finders.buckets).append(self.buckets)
 
 
 class RoomIndex:
@@ -85,15 +89,16 @@ class RoomIndex:
 class Indexes:
     """All indexes that asks have needed so far."""
 
-    __slots__ = ("_census", "_policy", "_several", "_shares", "_single", "_wholes")
+    __slots__ = ("_census", "_finders", "_policy", "_several", "_shares", "_single", "_wholes")
 
     def __init__(self, census: Census) -> None:
         self._census = census
         self._policy: Policy | None = None
         self._single: dict[tuple[str, str | None, str | None, bool], GpuIndex] = {}
         self._several: dict[tuple[str, str | None, str | None, bool, int], RoomIndex] = {}
-        self._shares: dict[Watch, None] = {}  # nodes whose rooms for shares are out of date
-        self._wholes: dict[Watch, None] = {}  # likewise, for whole GPUs
+        self._finders: dict[tuple[str, str, str], Finders] = {}  # by owner, model and vendor
+        self._shares: dict[NodeState, None] = {}  # whose rooms for shares are out of date
+        self._wholes: dict[NodeState, None] = {}  # likewise, for whole GPUs
 
     def one(self, ask: Ask, pool: Pool) -> GpuState | int:
         """The GPU to take; or the MiB that came closest."""
@@ -110,20 +115,23 @@ class Indexes:
         several = self._several.get((pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus)) or self._make_several(pool, ask)
         if several is None:
             return 0
-        _refresh(self._wholes if ask.exclusive else self._shares)
+        self._refresh_wholes() if ask.exclusive else self._refresh_shares()
         node = several.rooms.best(ask.mib.n)
         return several.rooms.greatest() if node is None else several.choose(node, ask.mib.n)
 
-    def follow(self, policy: Policy, nodes: Iterable[NodeState]) -> None:
+    def follow(self, policy: Policy) -> None:
         """From now on the policy says which GPU an ask for one gets: its indexes are made when they are needed."""
         self._policy = policy
         self._single.clear()
-        for gpu in (gpu for node in nodes for gpu in node.gpus.values()):
-            gpu.buckets.clear()
-            gpu.idles.clear()
+        for finders in self._finders.values():
+            finders.buckets.clear()
+            finders.idles.clear()
 
     def join(self, node: NodeState) -> None:
         """Take a node into every index that it belongs to."""
+        for gpu in node.gpus.values():
+            if gpu.spec is not None:
+                gpu.finders = self._finders_of(node.owner, gpu.spec.model, gpu.spec.vendor)
         indexes: Iterator[GpuIndex | RoomIndex] = chain(self._single.values(), self._several.values())
         for index in indexes:
             if index.kind.pool.has(node.owner):
@@ -133,37 +141,59 @@ class Indexes:
         """Take a node out of every index; its GPUs close."""
         for watch, backlog in ((node.shares, self._shares), (node.wholes, self._wholes)):
             watch.leave()
-            backlog.pop(watch, None)
+            backlog.pop(node, None)
         for gpu in node.gpus.values():
             gpu.offer = -1
 
     def outdate(self, gpu: GpuState, more: int) -> None:
         """A GPU has `more` (or, negative, less) free: note whose rooms may have changed."""
         node = gpu.node
-        if node.shares.roomy or (more > 0 and node.shares.groups):
-            self._shares[node.shares] = None
-        if node.wholes.roomy or (gpu.free == gpu.total and node.wholes.groups):
-            self._wholes[node.wholes] = None
+        if node.roomy_shares or (more > 0 and node.shares.groups):
+            self._shares[node] = None
+        if node.roomy_wholes or (gpu.free == gpu.total and node.wholes.groups):
+            self._wholes[node] = None
         if self._policy is not None and more < 0 and gpu.free - more == gpu.total:
-            for finder in chain(gpu.idles, gpu.buckets):
+            for finder in chain(gpu.finders.idles, gpu.finders.buckets):
                 finder.moved(gpu)
 
     def keep_up(self) -> None:
         """Before a booking: let no more than a few nodes be out of date."""
         if len(self._shares) > _BACKLOG:
-            self._shares.popitem()[0].refresh()
+            self._shares.popitem()[0].shares.refresh()
         if len(self._wholes) > _BACKLOG:
-            self._wholes.popitem()[0].refresh()
+            self._wholes.popitem()[0].wholes.refresh()
 
     def catch_up(self) -> None:
         """Bring every node up to date."""
-        _refresh(self._shares)
-        _refresh(self._wholes)
+        self._refresh_shares()
+        self._refresh_wholes()
+
+    def _refresh_shares(self) -> None:
+        while self._shares:
+            self._shares.popitem()[0].shares.refresh()
+
+    def _refresh_wholes(self) -> None:
+        while self._wholes:
+            self._wholes.popitem()[0].wholes.refresh()
+
+    def _finders_of(self, owner: str, model: str, vendor: str) -> Finders:
+        found = self._finders.get((owner, model, vendor))
+        if found is None:
+            found = self._finders[owner, model, vendor] = Finders()
+            for index in self._single.values():
+                if index.kind.covers(owner, model, vendor):
+                    index.among(found)
+        return found
 
     def _make_single(self, pool: Pool, ask: Ask) -> GpuIndex | None:
         if not self._census.capacity(Ask(ask.mib, model=ask.model, vendor=ask.vendor), pool):
             return None
-        made = GpuIndex(Kind(pool, ask), self._census.members(pool), self._policy)
+        made = GpuIndex(Kind(pool, ask), self._policy)
+        for key, finders in self._finders.items():
+            if made.kind.covers(*key):
+                made.among(finders)
+        for node in self._census.members(pool):
+            made.join(node)
         self._single[pool.owners, ask.model, ask.vendor, ask.exclusive] = made
         return made
 
@@ -173,8 +203,3 @@ class Indexes:
         made = RoomIndex(Kind(pool, ask), ask.gpus, self._census.members(pool))
         self._several[pool.owners, ask.model, ask.vendor, ask.exclusive, ask.gpus] = made
         return made
-
-
-def _refresh(backlog: dict[Watch, None]) -> None:
-    while backlog:
-        backlog.popitem()[0].refresh()

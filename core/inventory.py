@@ -10,6 +10,7 @@ from attrs import field, frozen
 
 from core.fleet import LedgerView, unknown_gpu, unknown_node
 from core.ledger import VramLedger
+from core.policies import Policy
 from ports.nodes import Gpu, NodeRecord, NodeState
 from ports.units import Mib, Span
 from ports.workloads import Job, Run, RunId, RunState, Slot
@@ -41,13 +42,14 @@ class FleetNode:
 
 @frozen
 class Fleet:
-    """records: by name. live: jobs that hold slots."""
+    """records: by name. live: jobs that hold slots. policy: what is known of where asks go; None for best fit."""
 
     nodes: tuple[FleetNode, ...]
     live: tuple[Job, ...] = ()
     _gpus: dict[tuple[str, int], Gpu] = field(factory=dict)
     _owners: dict[str, str] = field(factory=dict)
     _ran: dict[str, Span] = field(factory=dict)
+    policy: Policy | None = field(default=None, eq=False, repr=False)
     _texts: dict[Hashable, str] = field(factory=dict, init=False, eq=False, repr=False)
 
     def gpu(self, node: str, index: int) -> Gpu:
@@ -87,7 +89,7 @@ class Fleet:
 
     def ledger(self) -> VramLedger:
         """A ledger of its own in the state of this snapshot. Costs a walk over fleet and live runs."""
-        made = VramLedger()
+        made = VramLedger(None if self.policy is None else self.policy.twin())
         for node in self.nodes:
             status = node.record.status
             if status.gpus and status.owner:
@@ -119,8 +121,8 @@ def _capacity(hardware: tuple[tuple[str, str, tuple[Gpu, ...]], ...]) -> Capacit
     return Capacity(made, made.view())
 
 
-def fold(records: Iterable[NodeRecord], live: Iterable[Job]) -> Fleet:
-    """The snapshot of these records and of the slots that these jobs hold."""
+def fold(records: Iterable[NodeRecord], live: Iterable[Job], policy: Policy | None = None) -> Fleet:
+    """The snapshot of these records and of the slots that these jobs hold. policy: not to change any more."""
     booked: dict[tuple[str, int], int] = defaultdict(int)
     holding, booked_runs = [], set()
     for job in live:
@@ -148,7 +150,7 @@ def fold(records: Iterable[NodeRecord], live: Iterable[Job]) -> Fleet:
             )
         )
     owners = {node.record.name: node.record.status.owner for node in nodes}
-    return Fleet(tuple(nodes), tuple(holding), gpus, owners, running_times(node.record for node in nodes))
+    return Fleet(tuple(nodes), tuple(holding), gpus, owners, running_times(node.record for node in nodes), policy)
 
 
 def running_times(records: Iterable[NodeRecord]) -> dict[str, Span]:

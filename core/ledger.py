@@ -117,21 +117,28 @@ class VramLedger:
         check_ask(ask)
         if self._quarantine and str(run) in self._quarantine:
             raise Invalid(f"Run {run} is in quarantine.", "run", "A new attempt has an id of its own.", run)
-        if self._resized and self._policy is not None:
+        policy = self._policy
+        if self._resized and policy is not None:
             self._resized = False
-            self._policy.fleet(self._census.sizes())
+            policy.fleet(self._census.sizes())
+            self._follow(policy)
         self._indexes.keep_up()
+        found: Placement | int
         one, closest = ask.gpus == 1 == ask.workers, 0
         for pool in pools:
-            found = self._one(ask, pool) if one else self._gang(ask, pool)
+            if one:
+                gpu = self._indexes.one(ask, pool)
+                found = gpu if isinstance(gpu, int) else (self._book(gpu, ask),)
+            else:
+                found = self._gang(ask, pool)
             if not isinstance(found, int):
                 self._bookings[run] = found
-                if self._policy is not None:
-                    self._tell(self._policy, run, ask, found)
+                if policy is not None:
+                    self._tell(policy, run, ask, found)
                 return found
             closest = max(closest, found)
-        if self._policy is not None:
-            self._tell(self._policy, run, ask)
+        if policy is not None:
+            self._tell(policy, run, ask)
         return no_room(ask, pools, closest)
 
     def adopt(self, run: RunId, placement: Placement) -> bool:
@@ -246,11 +253,6 @@ class VramLedger:
 
     # ------------------------------------------------------------ inside: choosing
 
-    def _one(self, ask: Ask, pool: Pool) -> Placement | int:
-        """Book one GPU in one pool; or, with nothing booked, the MiB that came closest."""
-        gpu = self._indexes.one(ask, pool)
-        return gpu if isinstance(gpu, int) else (self._book(gpu, ask),)
-
     def _gang(self, ask: Ask, pool: Pool) -> Placement | int:
         """Book all workers in one pool; or, with nothing booked, the MiB per GPU that came closest."""
         placed: list[GpuState] = []
@@ -272,9 +274,7 @@ class VramLedger:
         """What the policy learns from: every run once, however often it asks, and what is booked."""
         if run not in self._refused:
             policy.heard(ask)
-            if not self._learned and policy.ready:
-                self._learned = True
-                self._indexes.follow(policy, self._nodes.values())
+            self._follow(policy)
         if placed:
             self._refused.pop(run, None)
             policy.booked(sum(slot.mib.n for slot in placed))
@@ -282,6 +282,12 @@ class VramLedger:
             self._refused[run] = None
             if len(self._refused) > _WAITING:
                 del self._refused[next(iter(self._refused))]
+
+    def _follow(self, policy: Policy) -> None:
+        """Let it decide, once it can."""
+        if not self._learned and policy.ready:
+            self._learned = True
+            self._indexes.follow(policy)
 
     # ------------------------------------------------------------ inside: booking
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from core.buckets import Finder
+from core.buckets import Entry, Finder
 from core.fleet import GpuView, NodeView
 from core.rooms import Room, Rooms, Seat
 from ports.nodes import Gpu
@@ -15,13 +15,26 @@ _serial = count()
 Shape = tuple[tuple[str, str, int], ...]  # model, vendor and MiB of each GPU of a node
 
 
+class Finders:
+    """Who has to know what GPUs of one owner, model and vendor offer: for a part of one, and for whole idle ones."""
+
+    __slots__ = ("buckets", "idles")
+
+    def __init__(self) -> None:
+        self.buckets: list[Finder[GpuState]] = []
+        self.idles: list[Finder[GpuState]] = []
+
+
+_NOBODY = Finders()
+
+
 class GpuState:
     """One GPU. spec: None if the node has it no more and something is still booked on it. All amounts in MiB.
 
     offer: what an ask may book now; 0 if nothing, -1 if it is closed (drained, gone, or taken by the gang at hand).
     """
 
-    __slots__ = ("booked", "buckets", "entry", "free", "idles", "index", "node", "offer", "quarantined", "spec", "total")
+    __slots__ = ("booked", "entry", "finders", "free", "index", "node", "offer", "quarantined", "spec", "total")
 
     def __init__(self, node: NodeState, index: int, spec: Gpu | None, booked: int = 0, quarantined: int = 0) -> None:
         self.node, self.index, self.spec = node, index, spec
@@ -29,9 +42,8 @@ class GpuState:
         self.booked, self.quarantined = booked, quarantined
         self.free = max(0, self.total - booked - quarantined)
         self.offer = -1
-        self.entry = (node.name, index, next(_serial), self)
-        self.buckets: list[Finder[GpuState]] = []
-        self.idles: list[Finder[GpuState]] = []
+        self.entry: Entry = (node.name, index, next(_serial), self)
+        self.finders = _NOBODY
 
     @property
     def in_use(self) -> int:
@@ -39,14 +51,14 @@ class GpuState:
 
     def open(self) -> None:
         """Offer what is free."""
-        self.offer = free = self.free
+        was, free = self.offer, self.free
+        self.offer = free
         if free:
-            entry = self.entry
-            for buckets in self.buckets:
-                buckets.put(entry, free)
+            for finder in self.finders.buckets:
+                finder.put(self, was)
             if free == self.total:
-                for buckets in self.idles:
-                    buckets.put(entry, free)
+                for finder in self.finders.idles:
+                    finder.put(self, was)
 
     def view(self) -> GpuView:
         assert self.spec is not None  # noqa: S101 - only GPUs that the node has are shown
@@ -56,16 +68,18 @@ class GpuState:
 class NodeState:
     """One node. present: False if it has left and something is still booked on it. free: sum over its GPUs, in MiB.
 
-    shares, wholes: who looks for several of its GPUs.
+    shares, wholes: who looks for several of its GPUs; roomy_shares, roomy_wholes: whether it may have a room for any of them.
+    While it has none, a booking can't change any.
     seen: the last view shows it as it is.
     """
 
-    __slots__ = ("drain", "free", "gpus", "name", "owner", "present", "seen", "shares", "wholes")
+    __slots__ = ("drain", "free", "gpus", "name", "owner", "present", "roomy_shares", "roomy_wholes", "seen", "shares", "wholes")
 
     def __init__(self, name: str) -> None:
         self.name, self.owner, self.drain, self.present = name, "", True, False
         self.gpus: dict[int, GpuState] = {}
         self.free, self.seen = 0, True
+        self.roomy_shares = self.roomy_wholes = False
         self.shares, self.wholes = Watch(self, False), Watch(self, True)
 
     @property
@@ -84,14 +98,13 @@ Watcher = tuple[Rooms["NodeState"], int, Seat["NodeState"]]  # an index, its GPU
 class Watch:
     """Who looks at a node's GPUs for several of them: for shares, or for whole idle GPUs.
 
-    groups: those who look at the same GPUs, whose offers are gathered once for all. roomy: the node may have a room in
-    some index; while it has none, a booking can't change any.
+    groups: those who look at the same GPUs, whose offers are gathered once for all.
     """
 
-    __slots__ = ("groups", "node", "roomy", "whole")
+    __slots__ = ("groups", "node", "whole")
 
     def __init__(self, node: NodeState, whole: bool) -> None:
-        self.node, self.whole, self.roomy = node, whole, False
+        self.node, self.whole = node, whole
         self.groups: list[tuple[list[GpuState], list[Watcher]]] = []
 
     def add(self, members: list[GpuState], watcher: Watcher) -> None:
@@ -117,7 +130,7 @@ class Watch:
                     roomy = True
                 elif seat.rooms:
                     rooms.put(seat, name, ())
-        self.roomy = roomy
+        self._tell(roomy)
 
     def leave(self) -> None:
         """The node goes out of every index."""
@@ -125,7 +138,13 @@ class Watch:
             for rooms, _, seat in watchers:
                 rooms.put(seat, self.node.name, ())
         self.groups.clear()
-        self.roomy = False
+        self._tell(False)
+
+    def _tell(self, roomy: bool) -> None:
+        if self.whole:
+            self.node.roomy_wholes = roomy
+        else:
+            self.node.roomy_shares = roomy
 
 
 def _whole_rooms(idle: list[int], gpus: int, free: int) -> tuple[Room, ...]:

@@ -34,6 +34,10 @@ class Orphans:
         """That run may be there without a right to be, or may have left something there."""
         self._suspects[node, run] = None
 
+    def has(self, run: RunId) -> bool:
+        """Whether a run of that name is a suspect on some node."""
+        return any(each == run for _, each in self._suspects)
+
     def forgotten(self, node: str, run: RunId) -> None:
         """Its agent knows nothing of it any more."""
         self._roster.forget(node, run)

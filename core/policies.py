@@ -60,6 +60,10 @@ class Policy(Protocol):
         """Whether it has heard enough to decide. Once it has, it stays so."""
         ...
 
+    def twin(self) -> Policy:
+        """One that knows the same, for another ledger, in which nothing is booked yet."""
+        ...
+
 
 class ResidualValue:
     """residuals, costs: what its finders rank by."""
@@ -88,6 +92,11 @@ class ResidualValue:
     def ready(self) -> bool:
         return self.residuals.heard_of >= READY
 
+    def twin(self) -> Policy:
+        made = ResidualValue()
+        made.residuals = self.residuals.twin()
+        return made
+
 
 class Scarcity(ResidualValue):
     """pressure: what it has seen of the load."""
@@ -115,6 +124,12 @@ class Scarcity(ResidualValue):
 
     def freed(self, mib: int) -> None:
         self.pressure.freed(mib)
+
+    def twin(self) -> Policy:
+        made = Scarcity()
+        made.residuals, made.costs, made._due = self.residuals.twin(), self.costs, self._due
+        made.pressure = self.pressure.twin()
+        return made
 
     def _reprice(self) -> None:
         load, unit = self.pressure.load, SCARCE * self.residuals.mean

@@ -36,6 +36,14 @@ class Pressure:
         self._demand: list[float] = []
         self._fleet, self.used = 0, 0
 
+    def twin(self) -> Pressure:
+        """What it has heard, with nothing in use."""
+        made = Pressure()
+        made._asked, made._freed, made._in_use = self._asked, self._freed, self._in_use
+        made._rate, made._span, made._fleet = self._rate, self._span, self._fleet
+        made._sizes, made._supply, made._demand = self._sizes.copy(), self._supply.copy(), self._demand.copy()
+        return made
+
     def supply(self, mib_by_size: Mapping[int, int]) -> None:
         """The fleet's VRAM, by MiB per GPU."""
         known = dict(zip(self._sizes, self._demand, strict=True))

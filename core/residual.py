@@ -40,6 +40,14 @@ class Residuals:
         self._value: list[float] = [0.0]
         self.quantum, self.mean, self.snug = 1, 0.0, 0.0
 
+    def twin(self) -> Residuals:
+        made = Residuals()
+        made._asks, made._counts = self._asks.copy(), self._counts.copy()
+        made._due, made._since = self._due, self._since
+        made._groups, made._value = self._groups.copy(), self._value  # values are replaced as a whole
+        made.quantum, made.mean, made.snug = self.quantum, self.mean, self.snug
+        return made
+
     def size(self, largest: int) -> None:
         """The largest GPU has that many MiB."""
         quantum = largest // LEVELS + 1

@@ -58,20 +58,7 @@ class _Level(Generic[N]):
         return self.masks.get(0, 0) >> first if self.topmost else self.masks.get(first >> _BITS, 0) >> (first & _LOW)
 
     def better(self, first: int, than: Entry[N] | None) -> Entry[N] | None:
-        """The best of `than` and of those blocks."""
-        bits = self.neighbours(first)
-        while bits:
-            low = bits & -bits
-            bits ^= low
-            block = first + low.bit_length() - 1
-            if than is None or self.known(block) < than:
-                found = self.find(block)
-                if found is not None and (than is None or found < than):
-                    than = found
-        return than
-
-    def known(self, block: int) -> Entry[N]:
-        """At least as good as the best in that block."""
+        """The best of `than` and of the blocks from `first` on, up to the end of its 64."""
         raise NotImplementedError
 
     def find(self, block: int) -> Entry[N] | None:
@@ -106,8 +93,25 @@ class _Heaps(_Level[N]):
             heapify(heap)
             self.limits[upto] = 2 * len(heap) + _SLACK
 
-    def known(self, block: int) -> Entry[N]:
-        return self.heaps[block][0]
+    def leave(self, upto: int, seat: Seat[N]) -> None:
+        """What that seat has there is over: a heap of nothing else goes at once, so that no query has to."""
+        heap = self.heaps.get(upto)
+        if heap is not None and len(heap) == 1 and heap[0][4] is seat:
+            self._drop(upto)
+
+    def better(self, first: int, than: Entry[N] | None) -> Entry[N] | None:
+        heaps, bits = self.heaps, self.neighbours(first)
+        while bits:
+            low = bits & -bits
+            bits ^= low
+            block = first + low.bit_length() - 1
+            found: Entry[N] | None = heaps[block][0]
+            if found is not None and (than is None or found < than):
+                if found[4].stamp != found[3]:
+                    found = self.find(block)
+                if found is not None and (than is None or found < than):
+                    than = found
+        return than
 
     def find(self, block: int) -> Entry[N] | None:
         heap = self.heaps[block]
@@ -116,10 +120,13 @@ class _Heaps(_Level[N]):
             if top[4].stamp == top[3]:
                 return top
             heappop(heap)
+        self._drop(block)
+        return None
+
+    def _drop(self, block: int) -> None:
         del self.heaps[block]
         self.limits.pop(block, None)
         self.unmark(block)
-        return None
 
 
 class _Bests(_Level[N]):
@@ -141,8 +148,19 @@ class _Bests(_Level[N]):
         elif entry < known:
             self.bests[block] = entry
 
-    def known(self, block: int) -> Entry[N]:
-        return self.bests[block]
+    def better(self, first: int, than: Entry[N] | None) -> Entry[N] | None:
+        bests, bits = self.bests, self.neighbours(first)
+        while bits:
+            low = bits & -bits
+            bits ^= low
+            block = first + low.bit_length() - 1
+            found: Entry[N] | None = bests[block]
+            if found is not None and (than is None or found < than):
+                if found[4].stamp != found[3]:
+                    found = self.find(block)
+                if found is not None and (than is None or found < than):
+                    than = found
+        return than
 
     def find(self, block: int) -> Entry[N] | None:
         known = self.bests[block]
@@ -172,6 +190,8 @@ class Rooms(Generic[N]):
         """These are the rooms of the seat's node from now on; none at all takes it out."""
         if seat.rooms == rooms:
             return
+        for upto, _, _ in seat.rooms:
+            self._heaps.leave(upto, seat)
         seat.rooms = rooms
         seat.stamp = self._stamp = self._stamp + 1
         for upto, takes, left in rooms:

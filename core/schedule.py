@@ -150,6 +150,16 @@ class Scheduler:
             self._settling[job_id] = self._house.clock.elapsed()
             self._suspect(job_id)
 
+    @property
+    def unfinished(self) -> int:
+        """How many jobs it looks after."""
+        return len(self._jobs)
+
+    def user(self, job_id: str) -> str:
+        """Whose job that is, "" if it is none of those."""
+        job = self._jobs.get(job_id)
+        return job.spec.user if job is not None else ""
+
     # ------------------------------------------------------------ a round
 
     def round(self) -> None:
@@ -252,6 +262,8 @@ class Scheduler:
         if job.id in self._stale:
             return Turn.WAITS  # it may have been placed already; nobody may take its place meanwhile
         ask, run = job.spec.ask, RunId(job.id, job.status.attempt + 1)
+        if self._orphans.has(run):
+            return Turn.WAITS  # it was made anew under an ended one's name, whose run is about to be forgotten
         found = reserve_in_turn(self.ledger, run, ask, pools, closed, self.roster.classes)
         return self._no_room(job, pools, bool(closed)) if found is None else self._book(job, run, found)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from core.buckets import Buckets, Entry, Finder
+from core.buckets import Buckets, Finder
 from core.ledger_state import GpuState, NodeState
 from core.residual import Residuals
 
@@ -47,8 +47,8 @@ class Idles(Finder[GpuState]):
         self._sizes: list[int] = []
         self._nodes: dict[int, dict[int, _Nodes]] = {}
 
-    def put(self, entry: Entry[GpuState], offer: int) -> None:
-        self.moved(entry[3])
+    def put(self, gpu: GpuState, was: int) -> None:
+        self.moved(gpu)
 
     def moved(self, gpu: GpuState) -> None:
         """It has become idle, or is so no more."""
@@ -95,8 +95,8 @@ class Idles(Finder[GpuState]):
     def _idle(self, node: NodeState, total: int) -> list[GpuState]:
         shelves = self._part_of
         if shelves is None:
-            return [gpu for gpu in node.gpus.values() if gpu.offer == total == gpu.total and self in gpu.idles]
-        return [gpu for gpu in node.gpus.values() if gpu.offer == total == gpu.total and shelves in gpu.buckets]
+            return [gpu for gpu in node.gpus.values() if gpu.offer == total == gpu.total and self in gpu.finders.idles]
+        return [gpu for gpu in node.gpus.values() if gpu.offer == total == gpu.total and shelves in gpu.finders.buckets]
 
     def _sweep(self, nodes: _Nodes, total: int) -> None:
         nodes.heap = [each for each in nodes.heap if len(self._idle(each[2], total)) == nodes.count]
@@ -131,17 +131,16 @@ class Shelves(Finder[GpuState]):
         self._costs: Mapping[int, float] | None = None
         self._tiers: list[tuple[float, list[_Shelf]]] = []
 
-    def put(self, entry: Entry[GpuState], offer: int) -> None:
-        gpu = entry[3]
+    def put(self, gpu: GpuState, was: int) -> None:
         shelf = self._shelves.get(gpu.total)
         if shelf is None:
             shelf = self._shelves[gpu.total] = _Shelf(gpu.total)
             self._costs = None
-        if offer == gpu.total:
+        if gpu.offer == gpu.total:
             self._idles.moved(gpu)
         else:
-            shelf.buckets.put(entry, offer)
-        shelf.levels |= 1 << offer // self._quantum
+            shelf.buckets.put(gpu, was)
+        shelf.levels |= 1 << gpu.offer // self._quantum
 
     def moved(self, gpu: GpuState) -> None:
         """It has become idle, or is so no more."""

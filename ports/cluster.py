@@ -110,7 +110,8 @@ class Prepare:
     """Set up a run up to the point where it only waits for `go`.
 
     name: for logs. slots: those of this node. totals: of each slot's GPU, in order (for memory fractions).
-    inputs: "function", "args" and maybe "code", "working_dir". output: grant to write the run's prefix.
+    inputs: "function", "args" and maybe "code", "working_dir". output: grant to write the run's prefix. uid: of its
+    workload: what was made anew under an ended one's name is another.
     """
 
     run: RunId
@@ -122,6 +123,7 @@ class Prepare:
     inputs: dict[str, Input]
     output: Grant
     setup_bound: Span
+    uid: str = ""
 
 
 @frozen

@@ -43,6 +43,7 @@ def _prepare_json(command: Prepare) -> dict[str, Any]:
         "inputs": {name: {**_grant_json(each.grant), "sha256": each.sha256, "size": each.size} for name, each in command.inputs.items()},
         "output": _grant_json(command.output),
         "setup_bound_ms": command.setup_bound.ms,
+        "uid": command.uid,
     }
 
 

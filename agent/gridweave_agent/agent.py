@@ -161,8 +161,8 @@ class Agent:
 
     def _prepare(self, command: Json, epoch: int) -> Answer:
         prepare = Prepare.parse(command)
-        if self.table.get(prepare.run) is not None:
-            return _done()
+        if refusal := self.table.known(prepare):
+            return _done() if refusal == KNOWN else _refused(refusal)
         preparing = sum(run.state == PREPARING for run in self.table.all())
         if preparing >= _MOST_PREPARING:
             return _refused(f"{preparing} runs are being set up here already; ask again later")

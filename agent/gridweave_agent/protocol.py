@@ -174,7 +174,8 @@ def read_env(message: Json, name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Set up a run up to where it only waits for `go`. gpu_totals: MiB of each slot's GPU. setup_bound_ms: for all of it."""
+    """Set up a run up to where it only waits for `go`. gpu_totals: MiB of each slot's GPU. setup_bound_ms: for all of it.
+    uid: tells runs of the same name of different workloads apart; "" from a scheduler that does not know of it."""
 
     run: str
     user: str
@@ -186,6 +187,7 @@ class Prepare:
     output: Grant
     setup_bound_ms: int
     extra_env: dict[str, str] = field(default_factory=dict)
+    uid: str = ""
 
     @staticmethod
     def parse(message: Json) -> Prepare:
@@ -207,6 +209,7 @@ class Prepare:
             Grant.parse(message.get("output"), "output"),
             read_int(message, "setup_bound_ms"),
             read_env(message, "extra_env"),
+            read_str(message, "uid", ""),
         )
 
     def json(self) -> dict[str, object]:
@@ -221,6 +224,7 @@ class Prepare:
             "output": self.output.json(),
             "setup_bound_ms": self.setup_bound_ms,
             "extra_env": self.extra_env,
+            "uid": self.uid,
         }
 
 

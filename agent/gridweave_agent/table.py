@@ -17,6 +17,7 @@ from gridweave_agent.protocol import GONE, PREPARING, RUNNING, Exit, Gpu, Grant,
 from gridweave_agent.rundir import RunDir
 
 KNOWN = "the run is known already"
+_OTHER = "an earlier workload's run of that name is still known here"
 _BARRED = "the run was ended before this came"
 _MOST_BARRED = 10_000  # remembered; a command is late by seconds, not by so many runs
 
@@ -85,7 +86,8 @@ class Table:
         self.changed = threading.Condition()
         self._gpus = {gpu.index: gpu for gpu in gpus}
         self._runs: dict[str, Run] = {}
-        self._barred: dict[str, None] = {}  # runs that are over, so that a command that comes late starts none of them
+        # runs that are over, so that a command that comes late starts none of them; of which workload, None: of any
+        self._barred: dict[str, str | None] = {}
         self._seq = 0
 
     def get(self, run: str) -> Run | None:
@@ -99,11 +101,19 @@ class Table:
     def add(self, run: Run) -> str:
         """Take the run in; "" or why not: it is KNOWN, or would take a GPU over its MiB, counting every run that is not gone."""
         with self.changed:
-            refusal = KNOWN if run.id in self._runs else self._over_and_done(run.id) or self.refusal(run.prepare.slots)
+            refusal = self.known(run.prepare) or self._over_and_done(run.prepare) or self.refusal(run.prepare.slots)
             if not refusal:
                 self._runs[run.id] = run
                 self._mark(run)
             return refusal
+
+    def known(self, prepare: Prepare) -> str:
+        """KNOWN if that very run is here, another refusal if one of its name is, "" if none is."""
+        with self.changed:
+            found = self._runs.get(prepare.run)
+            if found is None:
+                return ""
+            return KNOWN if found.prepare.uid == prepare.uid else _OTHER
 
     def adopt(self, run: Run) -> None:
         """Take in a run of a predecessor, whatever it holds."""
@@ -125,7 +135,7 @@ class Table:
         with self.changed:
             if self._runs.get(run.id) is run:
                 del self._runs[run.id]
-                self._bar(run.id)
+                self._bar(run.id, run.prepare.uid)
             self.changed.notify_all()
 
     def bar(self, run: str) -> bool:
@@ -133,16 +143,16 @@ class Table:
         with self.changed:
             if run in self._runs:
                 return False
-            self._bar(run)
+            self._bar(run, None)
             return True
 
-    def _bar(self, run: str) -> None:
-        self._barred[run] = None
+    def _bar(self, run: str, uid: str | None) -> None:
+        self._barred[run] = uid
         if len(self._barred) > _MOST_BARRED:
             del self._barred[next(iter(self._barred))]
 
-    def _over_and_done(self, run: str) -> str:
-        return _BARRED if run in self._barred else ""
+    def _over_and_done(self, prepare: Prepare) -> str:
+        return _BARRED if prepare.run in self._barred and self._barred[prepare.run] in (None, prepare.uid) else ""
 
     def reports(self, cursor: str, wait_ms: int) -> dict[str, object]:
         """What changed after the cursor; waits up to `wait_ms` for the first change."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from core.buckets import Entry, Finder
 from core.ledger_state import GpuState
+from core.policies import Policy
 from core.simulation.arrivals import Dice
 from ports.workloads import Ask
 
@@ -19,13 +20,13 @@ class Scan(Finder[GpuState]):
 
     def __init__(self, exclusive: bool, dice: Dice | None) -> None:
         self._exclusive, self._dice = exclusive, dice
-        self._entries: list[Entry[GpuState]] = []
+        self._entries: list[Entry] = []
         self._known: set[int] = set()
 
-    def put(self, entry: Entry[GpuState], offer: int) -> None:
-        if entry[2] not in self._known:
-            self._known.add(entry[2])
-            insort(self._entries, entry)
+    def put(self, gpu: GpuState, was: int) -> None:
+        if gpu.entry[2] not in self._known:
+            self._known.add(gpu.entry[2])
+            insort(self._entries, gpu.entry)
 
     def first(self, need: int) -> GpuState | None:
         if self._dice is None:
@@ -61,3 +62,6 @@ class Baseline:
     def booked(self, mib: int) -> None: ...
 
     def freed(self, mib: int) -> None: ...
+
+    def twin(self) -> Policy:
+        return Baseline(self._dice)

@@ -18,7 +18,7 @@ from cyclopts import App, Parameter
 from core.archive import archive
 from core.sweep import sweep as sweep_blobs
 from core.tick import tick
-from ports.errors import GridweaveError, Unavailable
+from ports.errors import GridweaveError, Invalid, Unavailable
 from ports.units import Span
 from runtimes import blob_stores, failpoints
 from runtimes.batch.host import Host
@@ -33,6 +33,7 @@ app = App(name="python -m runtimes.batch", help=__doc__, help_format="plaintext"
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print the summary as one JSON object.")]
 log = structlog.get_logger("gridweave.batch")
 RECONCILE_S = 15.0
+CONNECT = Span.of(minutes=1)  # a round waits so long for the cluster to answer at all
 
 
 @app.command
@@ -58,15 +59,25 @@ def schedule() -> int:
 
 @app.command
 def reconcile(*, seconds: float = RECONCILE_S, as_json: Json = False) -> int:
-    """One round for cron: take over, ask every agent, take every step that can be taken, exit."""
+    """One round for cron: take over, ask every agent, take every step that can be taken, exit.
+
+    seconds: how long it goes on once the cluster has answered; a node that does not answer in that time is by so much closer to
+    being given up.
+    """
+    if not 0 < seconds <= 86_400:
+        raise Invalid(f"--seconds is {seconds:g}.", "--seconds", "Give more than 0, and at most 86400; more than 12 is best.", str(seconds))
     wired, _ = _open(Part.SCHEDULER)
     try:
         if not _lead(wired):
             return 3
         cluster = wired.connect()
-        before = wired.house.clock.elapsed()
-        bound = Span(int(seconds * 1000))
-        term = Term(wired.house, cluster, wired.epochs, lambda: wired.house.clock.elapsed() - before < bound)
+        elapsed, bound = wired.house.clock.elapsed, Span(int(seconds * 1000))
+        began = elapsed()
+
+        def keep() -> bool:
+            return elapsed() - term.reached < bound if term.reached is not None else elapsed() - began < bound + CONNECT
+
+        term = Term(wired.house, cluster, wired.epochs, keep)
         try:
             term.run()
         finally:

@@ -1,4 +1,4 @@
-"""What an operator's log says of each job that has ended: who, which run, how, and what it cost.
+"""What an operator's log says of each job that has ended: who, which run, how, and what it cost; and of what a node refused.
 
 Nothing that a user wrote is repeated: an exception's message may hold his secrets.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import structlog
 
+from ports.cluster import Answer, Command
 from ports.workloads import CHARGED, TERMINAL, ConditionStatus, ExitKind, Job
 
 log = structlog.get_logger("gridweave.jobs")
@@ -29,3 +30,9 @@ def note_end(job: Job) -> None:
         log.info(status.phase.value.lower(), **facts)
     if charged is not None and charged.status is ConditionStatus.FALSE:
         log.error("alarm", **about, what="the final charge was refused", why=charged.message)
+
+
+def note_refusal(node: str, command: Command, answer: Answer, user: str) -> None:
+    """One line for a command that a node's agent did not obey; it is asked again, or another attempt is made."""
+    about = {"workload": command.run.workload, "run": str(command.run), "user": user}
+    log.info("refused by a node", **about, node=node, command=type(command).__name__, known=answer.known, why=answer.error)

@@ -6,6 +6,7 @@ agent, and a small pool that settles what holds no GPU any more.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from ports.errors import Conflict, GridweaveError, Refused, StaleEpoch, Unavaila
 from ports.leadership import Epochs
 from ports.units import Span
 from ports.workloads import Job
-from runtimes.batch.endings import note_end
+from runtimes.batch.endings import note_end, note_refusal
 from runtimes.batch.events import Answered, Changed, Deposed, Event, Listed, NodeDown, NodeUp, Reported, Settled
 from runtimes.batch.link import POLL, NodeLink
 
@@ -36,7 +37,7 @@ BURST = 1_000  # events folded before a round is taken
 
 @define
 class Term:
-    """keep: asked now and then; False ends the term."""
+    """keep: asked now and then; False ends the term. reached: when the cluster answered first, None as long as it has not."""
 
     house: House
     cluster: Cluster
@@ -45,6 +46,7 @@ class Term:
     at_least: int = 0
     pace: Pace = field(factory=Pace)
     newest: int = 0
+    reached: Span | None = field(default=None, init=False)
     _inbox: SimpleQueue[Event] = field(factory=SimpleQueue, init=False)
     _links: dict[str, NodeLink] = field(factory=dict, init=False)
     _stop: threading.Event = field(factory=threading.Event, init=False)
@@ -55,12 +57,16 @@ class Term:
 
     def run(self) -> None:
         """Until stopped, deposed or not kept. Raises Unavailable if it can't even begin."""
+        began = self.house.clock.elapsed()
         epoch = take_epoch(self.epochs, self.at_least)
         cursor = self.house.workloads.changes("").cursor
         with ThreadPoolExecutor(SETTLERS, "settle") as pool:
             scheduler = Scheduler(self.house, epoch, self._send, lambda job: self._settle(pool, job), self.pace)
             scheduler.boot()
-            log.info("scheduling", epoch=epoch)
+            took = self.house.clock.elapsed() - began
+            log.info("scheduling", epoch=epoch, unfinished=scheduler.unfinished, took_ms=took.ms)
+            gc.collect()
+            gc.freeze()  # what was taken over stays: to look through it for garbage again and again would hold up bookings
             carriers = [
                 threading.Thread(target=self._watch_store, args=(cursor,), name="watch-store", daemon=True),
                 threading.Thread(target=self._watch_cluster, args=(epoch,), name="watch-cluster", daemon=True),
@@ -70,6 +76,7 @@ class Term:
             try:
                 self._decide(scheduler)
             finally:
+                gc.unfreeze()
                 self._stop.set()
                 for link in self._links.values():
                     link.stop()
@@ -125,6 +132,8 @@ class Term:
             case Listed(names):
                 scheduler.listed(names)
             case Answered(name, command, answer):
+                if not answer.ok:
+                    note_refusal(name, command, answer, scheduler.user(command.run.workload))
                 scheduler.answered(name, command, answer)
             case Settled(job_id):
                 scheduler.settled(job_id)
@@ -166,6 +175,7 @@ class Term:
         while not self._stop.is_set():
             try:
                 seen, answered = self.cluster.nodes(), True
+                self.reached = self.reached or self.house.clock.elapsed()
                 self._inbox.put(Listed(frozenset(node.name for node in seen if node.alive)))
             except Unavailable as error:
                 said = log.debug if error.detail == STARTING and not answered else log.warning

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
 from contextlib import ExitStack
 from typing import Any
@@ -15,6 +16,7 @@ from adapters.k8s.client import connect
 from adapters.k8s.elections import LeaseElections
 from adapters.k8s.endpoints import KubeEndpoints
 from adapters.k8s.epochs import KubeEpochs
+from adapters.k8s.events import KubeEvents
 from adapters.k8s.nodes import KubeNodes
 from adapters.k8s.tariffs import KubeTariffs
 from adapters.k8s.workloads import KubeWorkloads
@@ -63,7 +65,9 @@ def opened(settings: Settings, stack: ExitStack) -> Behind:
     """Raises Refused if there is no way to Kubernetes."""
     client = connect(settings.kuberay_namespace)
     stack.callback(client.close)
-    workloads = KubeWorkloads(client)
+    events = KubeEvents(client, f"{socket.gethostname()}-{os.getpid()}")
+    stack.callback(events.close)
+    workloads = KubeWorkloads(client, tell=events.tell)  # of a house that asks through it
     stack.callback(workloads.close)
     stores = KubeNodes(client), KubeTariffs(client), KubeEpochs(client), LeaseElections(client)
     return Behind(client.namespace, workloads, KubeEndpoints(client), *stores, SystemClock().now)

@@ -15,7 +15,7 @@ from runtimes.http.edge import Edge
 from runtimes.http.followers import Feeds
 from runtimes.http.identity import Gate, Identify
 from runtimes.http.metrics import FleetCollector, Latency
-from runtimes.http.routes import blobs, health, jobs, logs, models, money, nodes, papers, results, uploads
+from runtimes.http.routes import advice, blobs, health, jobs, logs, models, money, nodes, papers, results, uploads
 from runtimes.http.services import Services
 
 _EXPOSED = [
@@ -60,6 +60,7 @@ def _add_routes(app: falcon.asgi.App[Any, Any], services: Services) -> None:
         "/v1/models/{name}/parts": models.Parts(services),
         "/v1/resources": nodes.Resources(services),
         "/v1/admin/nodes": nodes.AdminNodes(services),
+        "/v1/admin/advice": advice.Advice(services),
         "/v1/usage": money.Usage(services),
         "/v1/account": money.Account(services),
         "/healthz": health.Health(services),

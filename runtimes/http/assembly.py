@@ -7,6 +7,7 @@ from functools import partial
 
 from adapters.local.grants import GrantedWrite, open_grant, write_grant
 from adapters.ray.tokens import tail_token
+from core.policies import policy
 from ports.errors import Unavailable
 from ports.nodes import NodeState
 from ports.units import Instant
@@ -22,7 +23,7 @@ def gateway_services(settings: Settings, url: str) -> Services:
     """Called in the process that serves, after its fork. url: under which nodes reach this gateway."""
     wired = wire(settings, url)
     host = wired.host(settings) if settings.scheduler is Scheduler.EMBEDDED else None
-    watch = Watch(wired.house.workloads, wired.house.nodes)
+    watch = Watch(wired.house.workloads, wired.house.nodes, policy(wired.house.terms.placement))
 
     def stop() -> None:
         if host is not None:

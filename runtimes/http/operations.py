@@ -6,6 +6,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from core.advice import MOST_MOVES
 from runtimes.http.bodies import views
 from runtimes.http.bodies.jobs import EstimateBody, SubmitBody
 from runtimes.http.routes.blobs import Stored
@@ -83,6 +84,11 @@ _LOG = (
 _PAGE = (
     Param("after", "query", _whole(0, 10**15, 0), "Postings after this number."),
     Param("limit", "query", _whole(1, 10_000, 1000), "Most postings."),
+)
+_ADVICE = (
+    Param("job", "query", _ID.schema, "Only for that waiting job."),
+    Param("limit", "query", _whole(1, 20, 5), "For so many waiting jobs, oldest first."),
+    Param("moves", "query", _whole(0, MOST_MOVES, MOST_MOVES), "Most moves per job."),
 )
 _WAIT = Param("wait", "query", {"type": "number", "minimum": 0, "maximum": 300, "default": 0}, "Seconds to wait for the end.")
 
@@ -202,6 +208,16 @@ OPERATIONS = (
         (Answer(200, "The node.", views.AdminNodeView),),
         NodeBody,
         refusals=(413, 415),
+    ),
+    Operation(
+        "get",
+        "/v1/admin/advice",
+        "advice",
+        "The fewest moves of movable jobs that would let waiting ones in; none is made.",
+        (Answer(200, "Advice by place in the queue.", views.AdviceList),),
+        None,
+        _ADVICE,
+        (404,),
     ),
     Operation(
         "get",

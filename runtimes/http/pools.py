@@ -65,7 +65,7 @@ class Pool:
 
 class Pools:
     """store: reads of workloads and records. writes: use cases that touch several ports. uploads: threads that wait for their clients,
-    so they have a pool of their own. The others by their port."""
+    so they have a pool of their own. searches: what takes a processor's time, not a dependency's. The others by their port."""
 
     def __init__(self) -> None:
         self.store = Pool("the workload store", 12, 10)
@@ -73,3 +73,4 @@ class Pools:
         self.blobs = Pool("the blob store", 12, 30)
         self.uploads = Pool("the upload service", 16, 3600)
         self.credits = Pool("the credit service", 6, 10)
+        self.searches = Pool("the search for moves", 1, 60)

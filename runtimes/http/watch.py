@@ -16,6 +16,7 @@ import structlog
 
 from core.inventory import Fleet
 from core.mirror import Mirror
+from core.policies import Policy
 from ports.errors import Unavailable
 from ports.nodes import NodeRecord, NodeRecords
 from ports.units import Span
@@ -54,10 +55,10 @@ class Signal:
 class Watch:
     """start() and stop() belong to the process; everything else may be called from the event loop at any time."""
 
-    def __init__(self, workloads: Workloads, nodes: NodeRecords) -> None:
+    def __init__(self, workloads: Workloads, nodes: NodeRecords, policy: Policy | None = None) -> None:
         self._workloads, self._nodes = workloads, nodes
         self._lock = threading.Lock()
-        self._mirror = Mirror()
+        self._mirror = Mirror(policy)
         self._records: tuple[NodeRecord, ...] = ()
         self._folded: Fleet | None = None  # the newest snapshot, until something changes
         self._signals: dict[str, set[Signal]] = defaultdict(set)
@@ -156,6 +157,7 @@ class Watch:
             if not page:
                 break
         with self._lock:
+            fresh.succeed(self._mirror)
             self._mirror, self._folded = fresh, None
             money.charged = self.money.charged
             self.money = money

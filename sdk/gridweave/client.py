@@ -141,6 +141,10 @@ class Client:
     def resources(self) -> dict[str, Any]:
         return self._json("GET", "/v1/resources")
 
+    def advice(self, job_id: str | None = None) -> dict[str, Any]:
+        """For admins: the fewest moves that would let waiting jobs in, or that one. None is made."""
+        return self._json("GET", "/v1/admin/advice", params={"job": job_id} if job_id else {})
+
     def usage(self, after: int = 0, limit: int = 1000) -> dict[str, Any]:
         return self._json("GET", "/v1/usage", params={"after": after, "limit": limit})
 

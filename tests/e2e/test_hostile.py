@@ -35,6 +35,22 @@ def forks_like_a_bomb() -> None:
     time.sleep(86_400)
 
 
+def leaves_daemons() -> str:
+    """Forked twice, in sessions of their own, with nothing open that is ours."""
+    import os
+    import time
+
+    for _ in range(3):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                os.closerange(0, 256)
+                time.sleep(86_400)
+            os._exit(0)
+    time.sleep(0.3)
+    return "left"
+
+
 def closes_its_output() -> str:
     import os
 
@@ -53,12 +69,12 @@ def logs_a_lot() -> int:
     return 100
 
 
-def logs_one_line() -> int:
+def logs_one_line(megabytes: int = 64) -> int:
     import sys
 
-    for _ in range(64):
+    for _ in range(megabytes):
         sys.stdout.buffer.write(b"y" * (1 << 20))
-    return 64
+    return megabytes
 
 
 def logs_bytes() -> str:
@@ -85,12 +101,12 @@ def returns_a_lock() -> Any:
     return threading.Lock()
 
 
-def pickles_slowly() -> Any:
+def pickles_slowly(seconds: float = 3.0) -> Any:
     class Slow:
         def __reduce__(self) -> Any:
             import time
 
-            time.sleep(3)
+            time.sleep(seconds)
             return (str, ("slow",))
 
     return Slow()
@@ -166,10 +182,17 @@ def ended(rig: Rig, user: User, job: gw.Job) -> dict[str, Any]:
     return status
 
 
+def ended_in_time(rig: Rig, user: User, job: gw.Job) -> dict[str, Any]:
+    """Of what takes minutes."""
+    job.result(timeout=600)
+    return ended(rig, user, job)
+
+
 @pytest.mark.parametrize(
     ("function", "value"),
     [
         (closes_its_output, "fine"),
+        (leaves_daemons, "left"),
         (pickles_slowly, "slow"),
         (exits_in_atexit, "returned"),
     ],
@@ -231,6 +254,30 @@ def test_a_log_is_kept_byte_for_byte(rig: Rig, function: Callable[[], Any], log:
     job = user.spawn(function, **WHERE)
     assert "Completed" == ended(rig, user, job)["phase"]
     assert log == user.log(job), "the log is another one"  # no diff of a hundred MB
+
+
+@pytest.mark.slow
+def test_a_gigabyte_on_one_line_is_kept_up_to_the_cap_and_the_run_goes_on(rig: Rig) -> None:
+    """An endless loop without a line's end; the last gigabyte that a log may have."""
+    user = rig.user()
+    job = user.spawn(logs_one_line, 1024, **WHERE)
+    assert "Completed" == ended_in_time(rig, user, job)["phase"]
+    assert 1024 == job.result(timeout=60)
+    length = 0
+    for piece in job.log_bytes():
+        assert not piece.strip(b"y"), "the log is another one"
+        length += len(piece)
+    assert length >= 1023 * MIB
+
+
+@pytest.mark.slow
+def test_a_result_that_takes_a_minute_to_pickle_is_a_result(rig: Rig) -> None:
+    """It is work as well, and is paid for."""
+    user = rig.user()
+    job = user.spawn(pickles_slowly, 61.0, **WHERE)
+    status = ended_in_time(rig, user, job)
+    assert ("Completed", "slow") == (status["phase"], job.result(timeout=60))
+    assert status["ran_ms"] >= 61_000
 
 
 def test_a_disk_that_is_full_loses_log_and_result_and_says_so(rig: Rig) -> None:

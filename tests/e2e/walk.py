@@ -24,7 +24,7 @@ from tests.e2e.rig import Rig
 from tests.e2e.volleys import ALL, Volleys
 
 PATIENCE = 200  # looks, a twentieth of a second apart, for the gateway to die; twice
-ROUND = 12  # points from one look at everything to the next
+ROUND = 16  # points from one look at everything to the next
 
 
 NEEDED = {

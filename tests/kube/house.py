@@ -172,7 +172,8 @@ class KubeHouse:
     def biller(self, **settings: str) -> subprocess.Popen[str]:
         one = self.schedulers[0]
         mine = {"KUBECONFIG": self.kubeconfigs["biller"], **settings}
-        env = {**os.environ, "PYTHONPATH": SOURCES, "STATE_DIR": str(one.state), **one.settings, **mine}
+        common = {name: value for name, value in one.settings.items() if name not in (FAILPOINT, LOG)}
+        env = {**os.environ, "PYTHONPATH": SOURCES, "STATE_DIR": str(one.state), **common, **mine}
         command = [sys.executable, "-m", "runtimes.batch", "bill"]
         return subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
@@ -220,7 +221,7 @@ def kube_house(plane: Plane, namespace: str, home: Path) -> Iterator[KubeHouse]:
     applied = plane.kubectl("apply", "-f", str(MANIFESTS / "rbac.yaml"), namespace=namespace)
     assert applied.returncode == 0, applied.stderr
     configs = {name: str(account(plane, namespace, name)) for name in ("gateway", "scheduler", "biller", "control")}
-    stores = {"STORE": "kubernetes", "SCHEDULER": "external", "KUBERAY_NAMESPACE": namespace, "LEASE_SECONDS": "5"}
+    stores = {"STORE": "kubernetes", "SCHEDULER": "external", "KUBERAY_NAMESPACE": namespace, "LEASE_SECONDS": "4"}
     ray = LocalRay(home / "ray", NODES[BIG])
     gateway = Gateway(home / "state", {**SETTINGS, **PAID_SETTINGS, **stores, "KUBECONFIG": configs["gateway"]})
     gateways, schedulers = [gateway], list[Scheduler]()

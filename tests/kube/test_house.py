@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -52,6 +53,24 @@ def test_deleting_a_running_jobs_object_cancels_and_charges_it(house: KubeHouse)
     account = user.client.account()
     assert "0.000000" == account["held"]
     assert user.balance() < Credits.parse("1000")
+
+
+def test_deleting_an_object_waits_for_no_credit_service(house: KubeHouse) -> None:
+    """Its finalizer goes while nothing can be charged; what it ran is charged when that can be done again, once."""
+    user = house.rig.user()
+    job = user.hold(vram="8GB")
+    user.running(job)
+    with closing(sqlite3.connect(house.rig.gateway.state / "credits.db", isolation_level=None)) as elsewhere:
+        elsewhere.execute("BEGIN IMMEDIATE")  # nobody else can post anything
+        house.kubectl("delete", "gwj", job.id, "--timeout=100s")
+        elsewhere.execute("ROLLBACK")
+    assert "0.000000" != user.client.account()["held"]
+    house.bill()
+    paid = user.balance()
+    assert paid < Credits.parse("1000")
+    house.bill()
+    assert ("0.000000", paid) == (user.client.account()["held"], user.balance())
+    house.sound()
 
 
 def test_a_job_outlives_the_scheduler_that_placed_it(house: KubeHouse) -> None:
@@ -122,7 +141,8 @@ def test_two_billers_at_once_post_once(house: KubeHouse) -> None:
     balance = user.balance()
     while user.balance() == balance:
         both = [house.biller() for _ in range(2)]
-        assert [0, 0] == [each.wait(120) for each in both], [each.communicate()[1] for each in both]
+        said = [each.communicate(timeout=120)[1] for each in both]
+        assert [0, 0] == [each.returncode for each in both], said
     user.release(held)
     status = held.status()
     assert cost(status, 8) == charged(status)

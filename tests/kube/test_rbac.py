@@ -60,6 +60,7 @@ MAY = {
         "gridweaveepochs": {"get", "create", "update"},
         "leases": {"create"},
         "leases:gridweave-scheduler": {"get", "update"},
+        "events": {"create"},
     },
     "reaper": {"gridweavejobs": READ | {"delete", "patch"}},
 }

@@ -65,8 +65,9 @@ def test_a_scheduler_may_die_at_any_request_to_the_store(house: KubeHouse, tmp_p
 
 
 def all_but_few(walk: Walk) -> None:
-    """A point that was never come by has shown nothing."""
+    """A point that was never come by has shown nothing. Some calls come about by chance, those of the store's boundaries never."""
     assert len(walk.missed) <= (len(walk.died) // 10 if WHOLE else 0), walk.missed
+    assert not {*points(OF_A_GATEWAY), *points(OF_A_SCHEDULER)} & set(walk.missed)
 
 
 def sent() -> tuple[str, ...]:

@@ -97,7 +97,7 @@ class Machine:
         self.blobs_down: Callable[[], bool] = lambda: False
         self.epoch = 0
         self.runs: dict[RunId, SimRun] = {}
-        self._barred: set[RunId] = set()
+        self._barred: dict[RunId, str | None] = {}  # of which workload; None: of any
         self._incarnation, self._seq = 1, 0
         self._silent = self._watched = 0
 
@@ -146,7 +146,7 @@ class Machine:
             case Prepare():
                 return self._prepare(command)
             case Kill() if run is None:
-                self._barred.add(command.run)
+                self._barred[command.run] = None
                 return Answer(True, known=False)
             case Forget() if run is None:
                 return Answer(True, known=False)
@@ -166,13 +166,14 @@ class Machine:
                 if run.state is not ReportState.GONE:
                     return Answer(False, "only what is gone can be forgotten")
                 del self.runs[run.id]
-                self._barred.add(run.id)
+                self._barred[run.id] = run.prepare.uid
         return Answer(True)
 
     def _prepare(self, command: Prepare) -> Answer:
         if command.run in self.runs:
-            return Answer(True)
-        if command.run in self._barred:
+            same = self.runs[command.run].prepare.uid == command.uid
+            return Answer(True) if same else Answer(False, "a run of that name of an earlier workload is here")
+        if command.run in self._barred and self._barred[command.run] in (None, command.uid):
             return Answer(False, "the run was ended before it came")
         for slot in command.slots:
             total = next((gpu.total.n for gpu in self.gpus if gpu.index == slot.gpu), 0)

@@ -207,6 +207,43 @@ class Resources:
 
 
 @frozen
+class MoveView:
+    """A run that would stop where it was and start again elsewhere."""
+
+    job: str
+    run: str
+    name: str
+    user: str
+    was: list[SlotView]
+    to: list[SlotView]
+
+
+@frozen
+class AdviceView:
+    """What would let one waiting job in. found: false if no such moves were found, and reason says how sure that is. No
+    moves: there is room, and it only waits for its turn. placement: of the job, once the moves are made."""
+
+    job: str
+    name: str
+    user: str
+    position: int
+    wants: str
+    found: bool
+    reason: str
+    moves: list[MoveView]
+    placement: list[SlotView]
+
+
+@frozen
+class AdviceList:
+    """advice: by place in the queue. waiting: how many jobs wait. movable: how many runs may be moved."""
+
+    advice: list[AdviceView]
+    waiting: int
+    movable: int
+
+
+@frozen
 class NodeSpecView:
     owner: str
     drain: bool

@@ -69,6 +69,26 @@ def test_prepare_again_is_the_same_run(node: Node) -> None:
     assert node.report(command["run"])["state"] == "gone"
 
 
+def test_a_run_of_the_same_name_of_another_workload_is_another_run(node: Node) -> None:
+    """A workload made anew under an ended one's name gets neither its end nor its bar; a late command still gets the latter."""
+    first = node.prepared(lambda: 1, uid="first")
+    second = {**node.prepared(lambda: 2, uid="second"), "run": first["run"]}
+    (taken,) = node.client.commands(1, [first])
+    node.until(first["run"], lambda report: report["state"] == "ready")
+    (other,) = node.client.commands(1, [second])
+    assert (True, False) == (taken["ok"], other["ok"])
+    assert "earlier workload" in str(other["error"])
+    node.ask("kill", first["run"])
+    node.gone(first["run"])
+    node.ask("forget", first["run"])
+    (late,) = node.client.commands(1, [first])
+    assert "was ended before" in str(late["error"])
+    assert node.client.commands(1, [second])[0]["ok"]
+    node.until(first["run"], lambda report: report["state"] == "ready")
+    node.ask("kill", first["run"])
+    node.gone(first["run"])
+
+
 def test_a_gpu_is_never_taken_over_its_memory(fresh: Node) -> None:
     """The last word is the agent's, whatever a ledger thinks."""
     first = ready(fresh, lambda: 1, slots=[{"gpu": 0, "mib": 80_000}])

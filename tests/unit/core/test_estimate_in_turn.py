@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+from attrs import evolve
+
 from core.callers import Caller
 from core.estimate import estimate
 from core.house import House, Terms
 from core.inventory import Fleet, fold
+from core.ledger import VramLedger
+from core.mirror import Mirror
+from core.owners import ORG_POOL
+from core.policies import PlacementPolicy, policy
 from ports.nodes import Gpu, NodeRecord, NodeState, NodeStatus
 from ports.units import Instant, Mib
-from ports.workloads import Ask, BlobRef, Job, JobSpec
+from ports.workloads import Ask, BlobRef, Changes, Job, JobSpec, JobStatus, Phase, RunId
 from tests.memory.clock import ManualClock
 
 ANN = Caller("ann")
@@ -28,6 +35,39 @@ def fleet() -> Fleet:
 
 def waiting(mib: int, gpus: int = 1) -> Job:
     return Job("earlier", "u", Instant(1), JobSpec("bob", "free", "f", Ask(Mib(mib), gpus), BLOB, BLOB))
+
+
+UNEQUAL = (Gpu(0, "A", "nvidia", Mib(9_600)), Gpu(1, "B", "nvidia", Mib(12_000)))
+
+
+def after(name: PlacementPolicy, asks: int) -> Fleet:
+    """What a gateway shows after so many jobs for 4,800 and 6,000 MiB have come and gone."""
+    mirror = Mirror(policy(name))
+    records = [NodeRecord("n1", status=NodeStatus(NodeState.READY, owner="org", gpus=UNEQUAL))]
+    for at in range(asks):
+        come = Job(f"j{at}", "u", Instant(at), JobSpec("bob", "free", "f", Ask(Mib(4_800 + at % 2 * 1_200)), BLOB, BLOB), JobStatus(), "1")
+        mirror.fleet(records)
+        mirror.apply(Changes((come,), (), ""))
+        mirror.apply(Changes((evolve(come, status=JobStatus(Phase.COMPLETED)),), (), ""))
+    again = Mirror()
+    again.succeed(mirror)  # as when a gateway has to read everything anew
+    return again.fleet(records)
+
+
+@pytest.mark.parametrize("name", PlacementPolicy)
+@pytest.mark.parametrize("asks", [10, 100])
+def test_an_estimate_names_the_gpu_that_the_policy_will_choose(name: PlacementPolicy, asks: int) -> None:
+    """Best fit leaves 3,600 MiB that nobody asks for; a policy that has heard enough does not, and the estimate must say so."""
+    ledger = VramLedger(policy(name))
+    ledger.add_node("n1", "org", UNEQUAL)
+    for at in range(asks):
+        ledger.reserve(RunId(f"j{at}", 1), Ask(Mib(4_800 + at % 2 * 1_200)), (ORG_POOL,))
+        ledger.release(RunId(f"j{at}", 1))
+    fleet = after(name, asks)
+    found = [estimate(house(), ANN, Ask(Mib(6_000)), fleet).placement for _ in range(2)]  # one estimate changes no other
+    assert [ledger.reserve(RunId("mine", 1), Ask(Mib(6_000)), (ORG_POOL,))] * 2 == found
+    learned = name is not PlacementPolicy.BEST_FIT and asks > 64
+    assert [1 if learned else 0] == [slot.gpu for slot in found[0] or ()]
 
 
 def test_an_idle_gpu_that_an_earlier_job_will_take_is_not_promised() -> None:

@@ -38,6 +38,33 @@ def test_a_job_goes_from_submit_to_completed_and_leaves_nothing_booked() -> None
     assert {} == stage.machines["n0"].runs
 
 
+def test_a_job_made_anew_under_an_ended_ones_name_is_another_one() -> None:
+    """Its predecessor's end, still told by the node, is not its own: it waits until that is forgotten, and runs itself."""
+    stage = Stage()
+    ann, request = stage.user("ann"), stage.request(8, key="again")
+    before, uids, charges = stage.money.account("user:ann").balance.micro, [], []
+    for _ in range(6):  # more often than a run may be tried again
+        made = stage.hand_in(ann, request).job
+        stage.rounds(6, ms=1_000)
+        stage.ready(made.id)
+        stage.rounds(2)
+        assert (Phase.RUNNING, 1) == (stage.phase(made.id), stage.job(made.id).status.attempt)
+        stage.clock.ms += 90_000
+        stage.end(made.id)
+        stage.uploaded(made.id)
+        while stage.phase(made.id) is not Phase.COMPLETED:
+            stage.rounds()
+        job = stage.job(made.id)
+        uids.append(job.uid)
+        charges.append(job.status.charged)
+        stage.house.workloads.delete(job)  # as soon as it may be: its node has not been told to forget it
+        for told in (stage.truth.starts, stage.truth.ran, stage.truth.produced):
+            told.clear()  # it goes by names alone
+    assert 6 == len(set(uids))
+    assert [charges[0]] * 6 == charges
+    assert before - sum(each.micro for each in charges) == stage.money.account("user:ann").balance.micro
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [(ExitKind.RAISED, "Raised"), (ExitKind.EXITED, "Exited"), (ExitKind.SIGNALLED, "Signalled"), (ExitKind.KILLED, "MaxRuntime")],

@@ -25,6 +25,7 @@ from adapters.sqlite.schema import open_credits, open_gridweave
 from adapters.sqlite.tariffs import SqliteTariffs
 from adapters.sqlite.workloads import SqliteWorkloads
 from core.house import House, Terms
+from core.policies import policy
 from ports.credits import ISSUE, user_account
 from ports.nodes import Gpu, NodeRecord, NodeState, NodeStatus
 from ports.tariffs import Price, PriceLine, Tariff
@@ -110,9 +111,8 @@ class Gateway:
         self.house.tariffs.publish(Tariff(1, Instant(0), 0, 1_000_000))
         self.agents = Agents()
         settings = load({"ADMIN_TOKEN": ADMIN, "SERVER_VERSION": "1.2.0"} | environment).settings
-        self.services = Services(
-            settings, self.house, Watch(self.house.workloads, self.house.nodes), self.agents, check_grant=partial(permit, SECRET)
-        )
+        watch = Watch(self.house.workloads, self.house.nodes, policy(terms.placement))
+        self.services = Services(settings, self.house, watch, self.agents, check_grant=partial(permit, SECRET))
         self.app = create_app(self.services)
         self._cursor = self.services.watch.round("", Span(0))
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app, raise_app_exceptions=False), base_url="http://localhost")

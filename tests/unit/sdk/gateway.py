@@ -222,6 +222,9 @@ class _Handler(BaseHTTPRequestHandler):
                     self._job(gateway.runs[ident], what)
                 case ["GET", "v1", "resources"]:
                     self._json(200, FLEET)
+                case ["GET", "v1", "admin", "advice"]:
+                    listed = [each for each in ADVICE if self.query.get("job") in (None, each["job"])]
+                    self._json(200, {"advice": listed, "waiting": len(ADVICE), "movable": 1})
                 case ["GET", "v1", "usage"]:
                     self._usage()
                 case ["GET", "v1", "account"]:
@@ -354,6 +357,14 @@ def _node(name: str, owner: str, drain: bool, gpu: dict[str, Any]) -> dict[str, 
     return {"name": name, "owner": owner, "state": "Ready", "reason": "", "drain": drain, "gpus": [gpu]}
 
 
+def _advice(job: str, found: bool, moves: list[dict[str, Any]]) -> dict[str, Any]:
+    facts = {"name": "n", "user": "bob", "position": 1, "wants": "1 GPU with 8192 MiB free"}
+    reason = "" if found else "No plan with up to 3 moves would let it in."
+    return {"job": job, **facts, "found": found, "reason": reason, "moves": moves, "placement": [SLOT] if found else []}
+
+
+_MOVE = {"job": "job-m", "run": "job-m/1", "name": "m", "user": "ann", "was": [SLOT], "to": [SLOT | {"node": "n2"}]}
+ADVICE = [_advice("job-a", True, [_MOVE]), _advice("job-b", True, []), _advice("job-c", False, [])]
 FLEET = {
     "nodes": [
         _node("p1", "provider:acme", True, _gpu(0, "L4-24GB", 24576, 0, 8192)),

@@ -202,6 +202,23 @@ def test_piped_tables_are_lines_of_tabs(gateway: Gateway, files: Path, command: 
     assert "credits per hour" in command("estimate", "work.py:square").stdout
 
 
+def test_advice_names_what_would_have_to_move(gateway: Gateway, files: Path, command: Program) -> None:
+    """A row per move, and one for a waiting job that needs none or for which none was found."""
+    done = command("gpus", "--advise")
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert ["WAITING", "USER", "WANTS", "MOVE", "OF", "FROM", "TO"] == rows[0]
+    assert ["job-a", "job-a", "job-b", "job-c"] == [row[0] for row in rows[1:]]
+    assert ["job-m", "ann", "n1 GPU 0 (A100-80GB)", "n2 GPU 0 (A100-80GB)"] == rows[1][3:]
+    assert ("then it starts", "n1 GPU 0 (A100-80GB)") == (rows[2][3], rows[2][6])
+    assert ("nothing found", "No plan with up to 3 moves would let it in.") == (rows[4][3], rows[4][6])
+    assert "Nothing was moved" in done.stderr
+    found = json.loads(command("gpus", "--advise", "--job", "job-c", "--json").stdout)
+    assert [("job-c", False)] == [(each["job"], each["found"]) for each in found["advice"]]
+    refused = command("gpus", "--job", "job-c")
+    assert (2, "") == (refused.returncode, refused.stdout)
+    assert "--advise" in refused.stderr
+
+
 def test_ps_shows_what_runs_and_on_demand_what_ended(gateway: Gateway, files: Path, command: Program) -> None:
     """The usual question is what is going on now."""
     ended = command("submit", "work.py:show", "--detach").stdout.strip()
