@@ -31,7 +31,7 @@ from runtimes.clock_offset import clock_of
 from runtimes.demo_fleet import demo_nodes
 from runtimes.failpoints import Failpoints
 from runtimes.money import open_money
-from runtimes.settings import Settings, Store
+from runtimes.settings import Settings
 from runtimes.state import house_secret, state_folder
 from runtimes.stores import open_stores
 
@@ -67,7 +67,7 @@ class Part(Enum):
 
 
 def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wired:
-    """Open everything. Raises NotImplementedError for an adapter that this release does not have, Unavailable, Refused."""
+    """Open everything. Raises Unavailable, Refused."""
     folder = state_folder(settings.state_dir)
     secret = house_secret(folder)
     clock, opened = clock_of(os.environ, SystemClock()), ExitStack()

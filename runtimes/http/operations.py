@@ -10,8 +10,8 @@ from core.advice import MOST_MOVES
 from runtimes.http.bodies import prices, views
 from runtimes.http.bodies.jobs import EstimateBody, SubmitBody
 from runtimes.http.routes.blobs import Stored
-from runtimes.http.routes.money import BudgetBody
 from runtimes.http.routes.models import ModelBody
+from runtimes.http.routes.money import BudgetBody
 from runtimes.http.routes.nodes import NodeBody
 from runtimes.http.routes.uploads import UploadBody
 
