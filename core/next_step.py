@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from attrs import evolve, frozen
 
 from core.house import Terms
+from core.lifecycle import GIVEN_UP
 from ports import lifecycle
 from ports.cluster import ReportState, RunReport
 from ports.units import Instant, Span
@@ -289,7 +290,7 @@ def _closing(job: Job, run: Run, nodes: Mapping[str, NodeView], now: Instant, te
         return _renew(waited)
     if stored:
         return Stored(next((report for report in stored if report.result is not None), stored[0]))
-    return NothingToStore("GivenUp" if waited else "Lost")
+    return NothingToStore(GIVEN_UP if waited else "Lost")
 
 
 def _has_given(run: Run, view: NodeView, terms: Terms) -> bool:

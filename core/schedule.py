@@ -32,7 +32,7 @@ from ports.budgets import bound
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
 from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
 from ports.units import Span
-from ports.workloads import TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
+from ports.workloads import RESULT_STORED, TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
 
 UNFINISHED = JobFilter(phases=frozenset(set(Phase) - TERMINAL))
 AT_ONCE = 5_000  # jobs in one answer while booting: a store without an index reads everything for each
@@ -226,6 +226,7 @@ class Scheduler:
         match step:
             case next_step.Wait():
                 self._say_setup(job)
+                self._say_pending(job)
             case next_step.Fund() | next_step.Close():
                 self._hand_over(job)
             case next_step.Queue():
@@ -245,6 +246,7 @@ class Scheduler:
                 self._tell_all(nodes, Kill(_run_id(job)))
             case next_step.Renew(nodes):
                 self._tell_all(nodes, Renew(_run_id(job), output_grant(self._house, job)))
+                self._say_pending(job)
             case next_step.End():
                 self._end(job, step)
             case next_step.Requeue(exit_, why, lost):
@@ -310,6 +312,15 @@ class Scheduler:
         detail = next((each.detail for each in reports if each.state is ReportState.PREPARING and each.detail), job.status.message)
         if detail != job.status.message:
             self._write(job, lifecycle.setting_up(job.status, detail))
+
+    def _say_pending(self, job: Job) -> None:
+        """While what it left can't be stored: that it waits, and why; told once."""
+        if job.status.phase is not Phase.CLOSING or job.status.condition(RESULT_STORED) is not None:
+            return
+        reports = {name: view.report for name, view in self._views(job).items() if view.report is not None}
+        why = next((f"{name}: {report.stored_error}" for name, report in reports.items() if report.stored_error), "")
+        if why:
+            self._write(job, lifecycle.result_pending(job.status, why, self._house.clock.now()))
 
     def _prepare(self, job: Job, nodes: tuple[str, ...]) -> None:
         for name in nodes:

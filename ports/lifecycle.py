@@ -29,6 +29,7 @@ from ports.workloads import (
     RunState,
 )
 
+GIVEN_UP = "GivenUp"
 FREE = Price(0, ())  # of a run that nobody bills
 
 
@@ -77,11 +78,27 @@ def stored(status: JobStatus, report: RunReport, now: Instant) -> JobStatus:
     return evolve(status.with_condition(RESULT_STORED, ConditionStatus.TRUE, now, "Stored"), result=result)
 
 
+RESULT_PENDING = "ResultPending"
+
+
+def result_pending(status: JobStatus, why: str, now: Instant) -> JobStatus:
+    """What the run left waits on its node, which asks the blob store again and again. Nothing is held or billed meanwhile."""
+    message = f"It has ended, and what it left waits on its node until the blob store takes it. {why}"
+    return status.with_condition(RESULT_STORED, ConditionStatus.FALSE, now, RESULT_PENDING, message)
+
+
 def nothing_to_store(status: JobStatus, reason: str, now: Instant) -> JobStatus:
-    """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed."""
+    """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed.
+
+    GIVEN_UP: agents have it, and could not store it for as long as an operator lets them try.
+    """
+    waited = status.condition(RESULT_STORED)
     status = status.with_condition(RESULT_STORED, ConditionStatus.TRUE, now, reason)
     if not _returned(status):
         return status
+    if reason == GIVEN_UP and waited is not None and waited.reason == RESULT_PENDING:
+        message = f"It ran, but its result could not be stored in all that time and is given up. {waited.message}"
+        return evolve(status, outcome=Phase.FAILED, reason=RESULT_PENDING, message=message)
     message = "It ran, but its result was lost before it could be stored."
     return evolve(status, outcome=Phase.FAILED, reason="ResultLost", message=message)
 

@@ -12,7 +12,6 @@ from enum import Enum
 
 from attrs import evolve, frozen
 
-from adapters.local.blobs import FolderBlobs
 from adapters.local.clock import SystemClock
 from adapters.local.randomness import SystemRandomness
 from adapters.ray.cluster import AgentSettings, RayCluster
@@ -27,11 +26,12 @@ from ports.leadership import Epochs, Leadership
 from ports.tariffs import Tariff, Tariffs
 from ports.units import Instant
 from runtimes.batch.host import Host
+from runtimes.blob_stores import open_blobs
 from runtimes.clock_offset import clock_of
 from runtimes.demo_fleet import demo_nodes
 from runtimes.failpoints import Failpoints
 from runtimes.money import open_money
-from runtimes.settings import Blobs, Settings, Store
+from runtimes.settings import Settings
 from runtimes.state import house_secret, state_folder
 from runtimes.stores import open_stores
 
@@ -67,8 +67,7 @@ class Part(Enum):
 
 
 def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wired:
-    """Open everything. Raises NotImplementedError for an adapter that this release does not have, Unavailable, Refused."""
-    _check_choices(settings)
+    """Open everything. Raises Unavailable, Refused."""
     folder = state_folder(settings.state_dir)
     secret = house_secret(folder)
     clock, opened = clock_of(os.environ, SystemClock()), ExitStack()
@@ -81,10 +80,14 @@ def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wir
         preflight=settings.preflight,
         setup_bound=settings.setup_bound,
         lost_after=settings.node_lost,
+        result_bound=settings.result_pending,
+        max_result=settings.max_result,
+        grant_life=settings.grant_life,
         placement=settings.placement_policy,
         archive_after=settings.jobs_kept,
+        retention=settings.retention,
     )
-    blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
+    blobs = open_blobs(settings, folder, gateway_url, secret, clock, opened)
     house = House(stores.workloads, stores.nodes, money.credits, stores.tariffs, blobs, clock, SystemRandomness(), terms, money.metering)
     wired = Wired(house, stores.leadership, stores.epochs, secret, lambda: connect(settings, secret), money.books, opened)
     points = Failpoints.read(os.environ)
@@ -106,11 +109,16 @@ def connect(settings: Settings, secret: bytes) -> Cluster:
     """The cluster's adapter. Nothing is connected before it is first asked."""
     folder = settings.state_dir.absolute()
     if settings.demo:
-        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet))
-    package, agents = agent_package(), AgentSettings(dir=str(folder / "agents"))
+        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet), agents=_agents(settings, ""))
+    package, agents = agent_package(), _agents(settings, str(folder / "agents"))
     address = settings.ray_head_address
     driver = DriverProcess(lambda: address, package.data, LOOPBACK if address.startswith(("127.", "localhost:")) else {})
     return RayCluster(driver, package, agents, secret)
+
+
+def _agents(settings: Settings, folder: str) -> AgentSettings:
+    """What the operator has said of the agents' work."""
+    return AgentSettings(folder, chunk_bytes=settings.log_chunk_bytes, chunk_age=settings.log_chunk_age, result_cap=settings.max_result)
 
 
 def stop_local_ray(settings: Settings) -> None:
@@ -126,19 +134,6 @@ def first_tariff(tariffs: Tariffs, settings: Settings) -> None:
         tariffs.publish(Tariff(1, Instant(0), settings.base_credits.micro, settings.vram_credits.micro))
     except Conflict:
         return  # another process was faster, with the same settings
-
-
-def _check_choices(settings: Settings) -> None:
-    later = [
-        f"{name}={chosen.value}"
-        for name, chosen, have in (
-            ("STORE", settings.store, tuple(Store)),
-            ("BLOBS", settings.blobs, (Blobs.FOLDER,)),
-        )
-        if chosen not in have
-    ]
-    if later:
-        raise NotImplementedError(f"{', '.join(later)}: this release does not have that adapter yet; see the README's status table")
 
 
 def _disconnect(cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from attrs import asdict, define, field, frozen
 from core.archive import archive
 from core.house import House
 from core.schedule import Pace
-from core.sweep import sweep_uploads
+from core.sweep import sweep
 from core.tick import tick
 from ports.cluster import Cluster
 from ports.errors import Unavailable
@@ -124,9 +124,9 @@ class Host:
         while not self._stop.wait(SWEEP_EVERY_S):
             began = self.house.clock.elapsed()
             try:
-                swept, archived = sweep_uploads(self.house), asdict(archive(self.house))
-                self._note("sweep", began, ", ".join(f"{count} {what}" for what, count in {"uploads": swept, **archived}.items()))
-                log.info("swept", uploads=swept, **archived)
+                swept = {**asdict(archive(self.house)), **asdict(sweep(self.house))}
+                self._note("sweep", began, ", ".join(f"{count} {what}" for what, count in swept.items()))
+                log.info("swept", **swept)
             except Unavailable as error:
                 self._note("sweep", began, f"cut short: {error}")
                 log.warning("nothing swept", error=str(error))

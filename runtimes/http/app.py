@@ -15,7 +15,7 @@ from runtimes.http.edge import Edge
 from runtimes.http.followers import Feeds
 from runtimes.http.identity import Gate, Identify
 from runtimes.http.metrics import FleetCollector, Latency
-from runtimes.http.routes import advice, blobs, health, insight, jobs, logs, money, nodes, papers, prices, results, uploads
+from runtimes.http.routes import advice, blobs, health, insight, jobs, logs, models, money, nodes, papers, prices, results, uploads
 from runtimes.http.services import Services
 
 _EXPOSED = [
@@ -55,6 +55,9 @@ def _add_routes(app: falcon.asgi.App[Any, Any], services: Services) -> None:
         "/v1/jobs/{id}/cancel": jobs.Cancel(services),
         "/v1/jobs/{id}/logs": logs.Logs(services, feeds),
         "/v1/jobs/{id}/result": results.Result(services),
+        "/v1/models": models.Models(services),
+        "/v1/models/{name}": models.One(services),
+        "/v1/models/{name}/parts": models.Parts(services),
         "/v1/resources": nodes.Resources(services),
         "/v1/admin/nodes": nodes.AdminNodes(services),
         "/v1/admin/gpu-pricing": prices.GpuPricing(services),

@@ -10,6 +10,7 @@ from core.advice import MOST_MOVES
 from runtimes.http.bodies import prices, views
 from runtimes.http.bodies.jobs import EstimateBody, SubmitBody
 from runtimes.http.routes.blobs import Stored
+from runtimes.http.routes.models import ModelBody
 from runtimes.http.routes.money import BudgetBody
 from runtimes.http.routes.nodes import NodeBody
 from runtimes.http.routes.uploads import UploadBody
@@ -59,6 +60,7 @@ def _whole(low: int, high: int, default: int) -> dict[str, Any]:
 
 _LABEL = {"type": "string", "pattern": r"^[^=\x00]{1,64}=[^\x00]{0,63}$"}
 _ID = Param("id", "path", {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}, "The job's id.")
+_MODEL = Param("name", "path", {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}, "The model's name.")
 _KEY = Param("Idempotency-Key", "header", {"type": "string", "pattern": "^[!-~]{1,255}$"}, "Same key and body: same job.")
 _LAST = Param("Last-Event-ID", "header", {"type": "string", "pattern": "^[0-9]{1,15}$"}, "Byte offset to go on from.")
 _RANGE = Param("Range", "header", {"type": "string", "pattern": "^bytes=[0-9]+-[0-9]*$"}, "One range of bytes.")
@@ -179,6 +181,28 @@ OPERATIONS = (
     ),
     Operation(
         "post", "/v1/jobs/{id}/cancel", "cancel", "Ask for a job's end.", (Answer(202, "Flagged.", views.JobView),), None, (_ID,), (404,)
+    ),
+    Operation("get", "/v1/models", "listModels", "The caller's models.", (Answer(200, "The models.", views.Models),)),
+    Operation(
+        "put",
+        "/v1/models/{name}",
+        "publishModel",
+        "Say which files a model is; its parts are there.",
+        (Answer(200, "The model.", views.ModelView),),
+        ModelBody,
+        (_MODEL,),
+        (413, 415),
+    ),
+    Operation("delete", "/v1/models/{name}", "removeModel", "Remove a model.", (Answer(204, "It is gone."),), None, (_MODEL,), (404,)),
+    Operation(
+        "post",
+        "/v1/models/{name}/parts",
+        "modelPart",
+        "Announce a part of a model; learn where to put it, or that it is there.",
+        (Answer(200, "It is there.", views.UploadView), Answer(201, "Put it to `url`.", views.UploadView)),
+        UploadBody,
+        (_MODEL,),
+        (413, 415),
     ),
     Operation("get", "/v1/resources", "resources", "Every node and GPU.", (Answer(200, "One snapshot.", views.Resources),)),
     Operation("get", "/v1/admin/nodes", "listNodes", "Nodes as admins see them.", (Answer(200, "The nodes.", views.AdminNodes),)),

@@ -171,7 +171,7 @@ def test_the_reaper_archives_what_ended_by_its_own_account(
             check=False,
         )
         assert 0 == process.returncode, process.stderr
-        assert {"moved": expected, "unsettled": 0, "uploads": 0} == json.loads(process.stdout)
+        assert {"moved": expected, "unsettled": 0, "uploads": 0, "blobs": 0, "jobs": 0} == json.loads(process.stdout)
     assert "gridweavejob.gridweave.io/job-3" == plane.kubectl("get", "gwj", "-o", "name", namespace=client.namespace).stdout.strip()
     assert {"job-1", "job-2", live.id} == {each.id for each in pages(house, JobFilter(user="alice"), "", 10).jobs}
     assert [evolve(each, version="") for each in done] == [recall(house, each.id) for each in done]

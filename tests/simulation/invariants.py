@@ -11,8 +11,9 @@ from collections import Counter
 from core.charges import cost, totals
 from ports.blobs import input_key
 from ports.credits import user_account
+from ports.lifecycle import GIVEN_UP
 from ports.units import Credits, Span
-from ports.workloads import FUNDED, TERMINAL, ExitKind, Job, Phase, Run, RunState
+from ports.workloads import FUNDED, RESULT_STORED, TERMINAL, ExitKind, Job, Phase, Run, RunState
 from tests.simulation.world import TERMS, World
 
 
@@ -185,9 +186,11 @@ def the_result_is_kept(world: World, job: Job) -> None:
             continue
         raised = run.exit is not None and run.exit.kind is ExitKind.RAISED and status.result is not None
         cancelled = status.cancel is not None and run.exit is not None and run.exit.kind is ExitKind.RAISED
-        demand(
-            was_hurt(world, machine) or raised or cancelled, f"{job.id} left a result on {machine}, and is {status.phase}: {status.reason}"
-        )
+        told = status.condition(RESULT_STORED)
+        waited = run.ended_at is not None and world.clock.now() - run.ended_at > world.house.terms.result_bound
+        given_up = waited and told is not None and told.reason == GIVEN_UP
+        excused = was_hurt(world, machine) or raised or cancelled or given_up
+        demand(excused, f"{job.id} left a result on {machine}, and is {status.phase}: {status.reason}")
 
 
 def the_ledger_adds_up(world: World) -> None:

@@ -174,6 +174,9 @@ class SimBlobs:
     def get(self, key: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         return self._faults.io("blobs.get", lambda: self._real.get(key, offset, length))
 
+    def join(self, keys: Iterable[str]) -> Iterator[bytes]:
+        return self._faults.io("blobs.join", lambda: self._real.join(keys))
+
     def stat(self, key: str) -> BlobInfo | None:
         return self._faults.io("blobs.stat", lambda: self._real.stat(key))
 

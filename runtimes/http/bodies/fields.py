@@ -17,6 +17,15 @@ _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="a SHA-256 as 64 lower-case hex digits")]
 BlobSize = Annotated[int, Meta(ge=0, le=MAX_BLOB, description=f"a number of bytes from 0 to {MAX_BLOB}")]
+FileSize = Annotated[int, Meta(ge=0, le=1 << 50, description="a number of bytes")]
+FilePath = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\x00-\x1f\x7f/\\]+(/[^\x00-\x1f\x7f/\\]+)*\Z",
+        max_length=500,
+        description="a relative path such as weights/part-1.safetensors, at most 500 characters",
+    ),
+]
 Inline = Annotated[str, Meta(max_length=MAX_INLINE * 4 // 3 + 4, description=f"base64 of at most {MAX_INLINE} bytes")]
 Name = Annotated[
     str,

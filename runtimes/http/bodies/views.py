@@ -15,7 +15,7 @@ from core.waiting import waiting
 from ports.errors import NotFound
 from ports.tariffs import Price
 from ports.units import Credits, Instant, Rate, Span
-from ports.workloads import FUNDED, HOLD_VOIDED, TERMINAL, Exit, Job, Phase, Placement, Run, RunState
+from ports.workloads import FUNDED, HOLD_VOIDED, RESULT_STORED, TERMINAL, ConditionStatus, Exit, Job, Phase, Placement, Run, RunState
 
 HOUR = Span.of(hours=1)
 
@@ -159,6 +159,22 @@ class UploadView:
     url: str = ""
     headers: dict[str, str] = field(factory=dict)
     expires: str | None = None
+
+
+@frozen
+class ModelView:
+    """size: bytes of all its files; files: how many they are."""
+
+    name: str
+    owner: str
+    size: int
+    files: int
+    created_at: str | None
+
+
+@frozen
+class Models:
+    models: list[ModelView]
 
 
 @frozen
@@ -492,6 +508,9 @@ def verdict(job: Job) -> tuple[str, str]:
     status = job.status
     if status.cancel is not None and status.phase in (Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING):
         return "Cancelling", "Its user has asked for its end; it is Cancelled when all of its processes are gone."
+    stored = status.condition(RESULT_STORED)
+    if status.phase is Phase.CLOSING and stored is not None and stored.status is ConditionStatus.FALSE:
+        return stored.reason, stored.message
     return status.reason, status.message
 
 

@@ -16,6 +16,7 @@ from tests.memory.clock import ManualClock
 from tests.memory.cluster import MemoryCluster
 from tests.memory.credits import MemoryCredits
 from tests.memory.epochs import MemoryEpochs
+from tests.memory.metering import MemoryMetering
 from tests.memory.nodes import MemoryNodes
 from tests.memory.tariffs import MemoryTariffs
 from tests.memory.workloads import MemoryWorkloads
@@ -24,7 +25,8 @@ from tests.memory.workloads import MemoryWorkloads
 def test_an_object_of_a_newer_term_ends_a_term_before_it_has_begun() -> None:
     """After the record of epochs was lost: else each term would fail in its turn, counting up from one."""
     clock, workloads, epochs = ManualClock(), MemoryWorkloads(), MemoryEpochs()
-    house = House(workloads, MemoryNodes(), MemoryCredits(clock), MemoryTariffs(), MemoryBlobs(clock), clock, SystemRandomness(), Terms())
+    nodes, credits, blobs = MemoryNodes(), MemoryCredits(clock), MemoryBlobs(clock)
+    house = House(workloads, nodes, credits, MemoryTariffs(), blobs, clock, SystemRandomness(), Terms(), MemoryMetering())
     job = workloads.create(a_job("job-1"))
     run = Run(RunId("job-1", 1), RunState.BOOKED, (Slot("n1", 0, Mib(8192)),), 41, FREE, Instant(1))
     workloads.replace(evolve(job, status=evolve(job.status, phase=Phase.ALLOCATED, attempt=1, runs=(run,))))
