@@ -34,9 +34,9 @@ def run(folder: Path, test: str, *options: str) -> tuple[int, str]:
     suite.mkdir(parents=True)
     (suite / "test_it.py").write_text(test)
     shutil.copy(CONFTEST, folder / "tests")
-    (folder / "tests" / "kube").mkdir()
-    for name in ("binaries.py", "fixtures.py", "plane.py"):  # of fixtures that every suite is given
-        shutil.copy(CONFTEST.parent / "kube" / name, folder / "tests" / "kube")
+    for name in ("kube/binaries.py", "kube/fixtures.py", "kube/plane.py", "s3/fixtures.py", "s3/seaweed.py"):
+        (folder / "tests" / name).parent.mkdir(exist_ok=True)  # fixtures that every suite is given
+        shutil.copy(CONFTEST.parent / name, folder / "tests" / name)
     shutil.copy(PYPROJECT, folder)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "GRIDWEAVE_TEST"))}
     environ["PYTHONPATH"] = str(PYPROJECT.parent)

@@ -176,6 +176,7 @@ def test_commands_become_the_protocols_words(server: Scripted) -> None:
         },
         "output": grant,
         "setup_bound_ms": 60_000,
+        "uid": "",
     }
     rest = [
         {"kind": "go", "run": "job-1/2", "max_runtime_ms": None},
