@@ -182,7 +182,7 @@ class ObeysAnybody(Machine):
     [
         (ReleasesEarly, NODES),
         (SkipsQuarantine, NODES),
-        (IgnoresConflicts, ANSWERS),
+        (IgnoresConflicts, CANCELS),
         (ForgetsWhatWasNotAnswered, ANSWERS),
         (SparesNobody, CANCELS),
         (GivesUpAtATrouble, ANSWERS),
