@@ -42,6 +42,7 @@ from ports.tariffs import Tariff, Tariffs
 from ports.units import Instant, Mib, Span
 from ports.workloads import FUNDED, Ask, BlobRef, ConditionStatus, Job, JobSpec, JobStatus
 from runtimes.batch.term import Term
+from runtimes.log_lines import log_to_stderr
 
 WARM = 5
 PAUSE_S = 0.05  # between two creates: each is looked at alone
@@ -91,6 +92,7 @@ class Noted:
 
 def schedule(kubeconfig: str, folder: Path) -> None:
     """A term that prints the time of each reserve. Ends with its standard input."""
+    log_to_stderr()
     clock = SystemClock()
     with (
         closing(connect(NAMESPACE, kubeconfig)) as client,
