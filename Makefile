@@ -23,7 +23,7 @@ JOBS ?= 50000
 BATCH ?= 1000
 TYPED := $(strip ports core adapters runtimes gridweave_controller sdk agent $(patsubst %,benchmarks,$(firstword $(wildcard benchmarks/*.py))) tests)
 
-.PHONY: help venv demo test crash crash-k8s simulate simulate-long ledger-long hostile-long soak check lint types walls format bench pins clean new-venv
+.PHONY: help venv demo test crash crash-k8s simulate simulate-long ledger-long money-long hostile-long soak check lint types walls format bench pins clean new-venv
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)$$/  make \1\t\2/' | expand -t 18
@@ -67,6 +67,11 @@ simulate-long: $(INSTALLED) ## ten seeds of a million steps, WORKERS at a time (
 ledger-long: $(INSTALLED) ## ten seeds of a million random operations on the ledger (an hour or two)
 	@LEDGER_STEPS=1000000 LEDGER_SEEDS=10 $(STEP) 'Ledger, ten seeds of a million operations' $(BIN)/python -m pytest -s --timeout=0 \
 	    -n $(WORKERS) tests/properties/test_ledger.py -k seeded
+
+money-long: $(INSTALLED) ## ten random histories of money of a million steps, and 10,000 ticks over a faulty wire (an hour or two)
+	@$(STEP) 'Money, ten seeds of a million steps' $(BIN)/python -m tests.money.history --seeds 10 --steps 1000000
+	@MONEY_TICKS=10000 $(STEP) 'Money, 10,000 ticks over a faulty wire' $(BIN)/python -m pytest tests/money/test_faulty_service.py \
+	    -k change_no_total
 
 hostile-long: $(INSTALLED) ## what takes too long for every day: a gigabyte on one line of a log, a minute of pickling, a thousand last gigabytes
 	@$(STEP) 'Hostile, long' $(BIN)/python -m pytest -m slow tests/e2e/test_hostile.py tests/properties/test_fairness.py

@@ -33,6 +33,7 @@ from adapters.local.blobs import FolderBlobs
 from adapters.local.clock import SystemClock
 from adapters.local.randomness import SystemRandomness
 from adapters.sqlite.credits import SqliteCredits
+from adapters.sqlite.metering import SqliteMetering
 from adapters.sqlite.schema import open_credits
 from benchmarks.kubernetes import NAMESPACE, Standing, plane
 from benchmarks.standing import ROOT, finish, say
@@ -104,7 +105,9 @@ def schedule(kubeconfig: str, folder: Path) -> None:
         tariffs.publish(Tariff(1, Instant(0), 0, 1_000_000))
         nodes = KubeNodes(client)
         nodes.put_spec(NodeRecord(NODE.name, NodeSpec("org")))
-        house = House(workloads, nodes, SqliteCredits(money, clock), Noted(tariffs), blobs, clock, SystemRandomness(), Terms())
+        house = House(
+            workloads, nodes, SqliteCredits(money, clock), Noted(tariffs), blobs, clock, SystemRandomness(), Terms(), SqliteMetering(money)
+        )
         leadership = LeaseLeadership(client, "the-benchmark")
         term = Term(house, Yes(), KubeEpochs(client), leadership.acquire)
         threading.Thread(target=_at_the_end, args=(term.stop,), daemon=True).start()

@@ -13,6 +13,8 @@ from attrs import frozen
 from core.charges import final_charges
 from core.house import House
 from core.names import segment
+from core.usage import final_usage
+from core.usage import final_usage
 from ports.arrears import SCHEMA, Debt
 from ports.blobs import BlobStore
 from ports.credits import ChargeState, user_account
@@ -99,6 +101,8 @@ def collect(house: House) -> Collected:
     for debt in arrears.debts():
         answers = house.credits.charge(debt.charges) if debt.charges else ()
         house.credits.void(debt.uid)
+        if usage := final_usage(debt.charges, answers, house.clock.now()):
+            house.metering.record(usage)
         wrong = [
             Refusal(debt, str(charge.run), answer.detail)
             for charge, answer in zip(debt.charges, answers, strict=True)

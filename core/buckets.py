@@ -34,7 +34,7 @@ class Finder(Protocol[G]):
     """What an index asks for one GPU. Best fit's is `Buckets`; a policy brings its own."""
 
     def put(self, gpu: G, was: int) -> None:
-        """It offers `gpu.offer` from now on (more than 0), and offered `was` before."""
+        """It offers `gpu.offer` from now on, 0 for nothing, and offered `was` before (less than 0: unknown)."""
         ...
 
     def first(self, need: int) -> G | None:
@@ -47,6 +47,10 @@ class Finder(Protocol[G]):
 
     def moved(self, gpu: G) -> None:
         """It was idle, and is so no more."""
+        ...
+
+    def gone(self, gpu: G) -> None:
+        """It will not be heard of again; what it offers is less than 0 from now on."""
         ...
 
 
@@ -62,10 +66,12 @@ class Buckets(Finder[G]):
         self._top = 0
 
     def put(self, gpu: G, was: int) -> None:
-        """It offers `gpu.offer` from now on (more than 0), and offered `was` before."""
+        """It offers `gpu.offer` from now on, 0 for nothing, and offered `was` before (less than 0: unknown)."""
         at, offer = self._at, gpu.offer
         if at.get(was) is gpu and was != offer:
             self._drop(was)
+        if not offer:
+            return
         there = at.get(offer)
         if there is not None:
             self._join(there, gpu, offer)
@@ -128,6 +134,9 @@ class Buckets(Finder[G]):
 
     def moved(self, gpu: G) -> None:
         """An idle GPU is no other than one that offers as much."""
+
+    def gone(self, gpu: G) -> None:
+        """What is left of it is forgotten when it is come upon."""
 
     def _in_heap(self, heap: list[Entry], offer: int) -> G | None:
         """The first that is no stale one."""

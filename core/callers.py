@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 
 class Role(StrEnum):
@@ -23,6 +23,10 @@ class Caller:
     user: str
     role: Role = Role.USER
     plan: Plan = Plan.FREE
+
+    def narrowed(self, plan: str) -> Caller:
+        """plan: as the credit service knows it, "" if it does not. The platform's word may narrow it and never widen it."""
+        return evolve(self, plan=Plan.FREE) if plan == Plan.FREE else self
 
     @property
     def admin(self) -> bool:

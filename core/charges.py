@@ -7,6 +7,7 @@ they are totals, not increments: how often and when they are posted changes noth
 
 from __future__ import annotations
 
+from ports import budgets
 from ports.credits import PLATFORM, Charge, owner_account, user_account
 from ports.tariffs import PPM, Price
 from ports.units import Credits, Span
@@ -26,7 +27,7 @@ def totals(price: Price, ran: Span) -> dict[str, Credits]:
 
 def cost(price: Price, ran: Span) -> Credits:
     """What the user owes so far: the sum of the totals."""
-    return Credits(sum(line.rate.prorate_floor(ran).micro for line in price.lines))
+    return budgets.cost(price, ran)
 
 
 def final_charges(job: Job) -> tuple[Charge, ...]:

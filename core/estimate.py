@@ -45,13 +45,14 @@ class Estimate:
 
 def estimate(house: House, caller: Caller, ask: Ask, fleet: Fleet, waiting: Iterable[Job] = ()) -> Estimate:
     """Raises Refused as submit would, except for want of money: that is an answer here. waiting: funded jobs in the queue."""
+    account = house.credits.account(user_account(caller.user)) if house.terms.credits_enabled else None
+    caller = caller.narrowed(account.plan) if account is not None else caller
     wanted = pools(caller.user, caller.plan, ask.owner)
     check_fits(fleet, ask, wanted)
     now = house.clock.now()
     given = quote(house, ask, wanted, fleet, now)
-    account = house.credits.account(user_account(caller.user)) if house.terms.credits_enabled else None
     balance = account.balance if account is not None else Credits(0)
-    available = balance - account.held if account is not None else Credits(0)
+    available = account.available if account is not None else Credits(0)
     found = _its_turn(caller, ask, wanted, fleet, waiting, now)
     names = tuple(pool.owners for pool in wanted)
     affordable = available >= given.hold or not given.billed

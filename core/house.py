@@ -5,9 +5,11 @@ from __future__ import annotations
 from attrs import frozen
 
 from core.policies import PlacementPolicy
+from core.retention import KEPT, Retention
 from ports.blobs import BlobStore
 from ports.clock import Clock
 from ports.credits import CreditService
+from ports.metering import Metering
 from ports.nodes import NodeRecords
 from ports.randomness import Randomness
 from ports.tariffs import Tariffs
@@ -25,7 +27,7 @@ class Terms:
     lost_after: a node that can't be asked for so long has lost its runs. result_bound: a result that could not be
     stored for so long is lost. grant_life: how long a grant works. max_result: bytes. retries: of an attempt whose
     user code never started. placement: which GPU an ask for one gets. archive_after: a job that was settled so long ago
-    moves to the archive.
+    moves to the archive. retention: how long what lies in the blob store is kept.
     """
 
     credits_enabled: bool = False
@@ -41,6 +43,7 @@ class Terms:
     retries: int = 3
     placement: PlacementPolicy = PlacementPolicy.BEST_FIT
     archive_after: Span = Span.of(hours=168)
+    retention: Retention = KEPT
 
 
 @frozen
@@ -55,3 +58,4 @@ class House:
     clock: Clock
     randomness: Randomness
     terms: Terms
+    metering: Metering

@@ -55,7 +55,7 @@ class GpuIndex:
 
     def join(self, node: NodeState) -> None:
         for gpu in self.kind.of(node):
-            if gpu.offer > 0 and (gpu.offer == gpu.total or not self.kind.exclusive):
+            if gpu.offer >= 0 and (gpu.offer == gpu.total or not self.kind.exclusive):
                 self.buckets.put(gpu, -1)
 
     def among(self, finders: Finders) -> None:
@@ -144,6 +144,8 @@ class Indexes:
             backlog.pop(node, None)
         for gpu in node.gpus.values():
             gpu.offer = -1
+            for finder in chain(gpu.finders.idles, gpu.finders.buckets):
+                finder.gone(gpu)
 
     def outdate(self, gpu: GpuState, more: int) -> None:
         """A GPU has `more` (or, negative, less) free: note whose rooms may have changed."""

@@ -53,12 +53,11 @@ class GpuState:
         """Offer what is free."""
         was, free = self.offer, self.free
         self.offer = free
-        if free:
-            for finder in self.finders.buckets:
+        for finder in self.finders.buckets:
+            finder.put(self, was)
+        if free == self.total:
+            for finder in self.finders.idles:
                 finder.put(self, was)
-            if free == self.total:
-                for finder in self.finders.idles:
-                    finder.put(self, was)
 
     def view(self) -> GpuView:
         assert self.spec is not None  # noqa: S101 - only GPUs that the node has are shown

@@ -2,6 +2,7 @@
 
 from ports.lifecycle import (
     FREE,
+    GIVEN_UP,
     allocated,
     closed,
     closing,
@@ -9,6 +10,7 @@ from ports.lifecycle import (
     in_arrears,
     nothing_to_store,
     requeued,
+    result_pending,
     running,
     setting_up,
     stored,
@@ -17,6 +19,7 @@ from ports.lifecycle import (
 
 __all__ = [
     "FREE",
+    "GIVEN_UP",
     "allocated",
     "closed",
     "closing",
@@ -24,6 +27,7 @@ __all__ = [
     "in_arrears",
     "nothing_to_store",
     "requeued",
+    "result_pending",
     "running",
     "setting_up",
     "stored",

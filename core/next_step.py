@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from attrs import evolve, frozen
 
 from core.house import Terms
+from core.lifecycle import GIVEN_UP
+from ports import lifecycle
 from ports.cluster import ReportState, RunReport
 from ports.units import Instant, Span
 from ports.workloads import FUNDED, LOW_BALANCE, RESULT_STORED, TERMINAL, ConditionStatus, Exit, ExitKind, Job, Phase, Run, RunState
@@ -164,7 +166,7 @@ def _pending(job: Job, now: Instant, terms: Terms) -> Step:
     if job.status.cancel is not None:
         return CloseUnplaced(Phase.CANCELLED, "Cancelled", "Cancelled by its user before it started.")
     if job.status.holds(LOW_BALANCE):
-        return CloseUnplaced(Phase.FAILED, "BalanceExhausted", "Ended because the balance was used up. Top up and submit again.")
+        return CloseUnplaced(Phase.FAILED, *lifecycle.why_dry(job.status))
     if job.status.attempt > terms.retries:
         last = job.status.run
         message = last.exit.message if last is not None and last.exit is not None else ""
@@ -288,7 +290,7 @@ def _closing(job: Job, run: Run, nodes: Mapping[str, NodeView], now: Instant, te
         return _renew(waited)
     if stored:
         return Stored(next((report for report in stored if report.result is not None), stored[0]))
-    return NothingToStore("GivenUp" if waited else "Lost")
+    return NothingToStore(GIVEN_UP if waited else "Lost")
 
 
 def _has_given(run: Run, view: NodeView, terms: Terms) -> bool:

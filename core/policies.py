@@ -6,8 +6,8 @@ choices. Until it has heard enough, and for several GPUs of one node, best fit d
 
 - `residual_value`: the GPU on which the residual value rises least (`core.residual`). Packs tightest when more is asked for
   than there is; below that it spends large GPUs on small asks.
-- `scarcity`: likewise, but a size of GPU costs as much as it is scarce (`core.pressure`), and while there is room the
-  tighter GPU counts for more. `docs/decisions/0006-placement-policy.md` has the figures.
+- `balance`: best fit while the fleet has room for all that is asked for. When it has not, each size of GPU is shared out between those who
+  want whole ones and those who want parts (`core.balance`). `docs/decisions/0006-placement-policy.md` has the figures.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
+from core.balance import Parts
 from core.buckets import Finder
 from core.ledger_state import GpuState
 from core.pressure import Pressure
@@ -23,17 +24,14 @@ from core.residual import Residuals
 from core.shelves import Idles, Shelves
 from ports.workloads import Ask
 
-SCARCE = 0.1  # of a mean ask: the rise that makes up for a GPU of a scarce size
-SNUG = 0.06  # of a MiB: what one that is left free counts for while the fleet has room
-CALM, STRAINED = 0.99, 1.04  # offered load: below it there is room, above it there is none; between them what was holds
 READY = 64  # asks for a part of a GPU
-REPRICED = 64  # asks between two looks at the pressure
+WEIGHED = 64  # asks between two looks at the pressure
 
 
 class PlacementPolicy(StrEnum):
     BEST_FIT = "best_fit"
     RESIDUAL_VALUE = "residual_value"
-    SCARCITY = "scarcity"
+    BALANCE = "balance"
 
 
 class Policy(Protocol):
@@ -66,14 +64,13 @@ class Policy(Protocol):
 
 
 class ResidualValue:
-    """residuals, costs: what its finders rank by."""
+    """residuals: what its finders rank by."""
 
     def __init__(self) -> None:
         self.residuals = Residuals()
-        self.costs: Mapping[int, float] = {}
 
     def finder(self, exclusive: bool) -> Finder[GpuState]:
-        return Idles() if exclusive else Shelves(self)
+        return Idles() if exclusive else Shelves(self.residuals)
 
     def fleet(self, mib_by_size: Mapping[int, int]) -> None:
         self.residuals.size(max(mib_by_size, default=0))
@@ -98,13 +95,16 @@ class ResidualValue:
         return made
 
 
-class Scarcity(ResidualValue):
+class Balance(ResidualValue):
     """pressure: what it has seen of the load."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pressure = Pressure()
         self._due = 0
+
+    def finder(self, exclusive: bool) -> Finder[GpuState]:
+        return Idles() if exclusive else Parts(self.residuals, self.pressure)
 
     def fleet(self, mib_by_size: Mapping[int, int]) -> None:
         super().fleet(mib_by_size)
@@ -113,11 +113,11 @@ class Scarcity(ResidualValue):
 
     def heard(self, ask: Ask) -> None:
         super().heard(ask)
-        self.pressure.heard(ask.mib.n, ask.mib.n * ask.gpus * ask.workers)
+        self.pressure.heard(ask.mib.n, ask.mib.n * ask.gpus * ask.workers, ask.exclusive)
         self._due -= 1
         if self._due < 0:
-            self._due = REPRICED
-            self._reprice()
+            self._due = WEIGHED
+            self.pressure.weigh()
 
     def booked(self, mib: int) -> None:
         self.pressure.used += mib
@@ -126,24 +126,15 @@ class Scarcity(ResidualValue):
         self.pressure.freed(mib)
 
     def twin(self) -> Policy:
-        made = Scarcity()
-        made.residuals, made.costs, made._due = self.residuals.twin(), self.costs, self._due
-        made.pressure = self.pressure.twin()
+        made = Balance()
+        made.residuals, made.pressure, made._due = self.residuals.twin(), self.pressure.twin(), self._due
         return made
-
-    def _reprice(self) -> None:
-        load, unit = self.pressure.load, SCARCE * self.residuals.mean
-        self.costs = {size: cost * unit for size, cost in self.pressure.costs().items()}
-        if load < CALM:
-            self.residuals.lean(SNUG)
-        elif load > STRAINED:
-            self.residuals.lean(0.0)
 
 
 _POLICIES: dict[PlacementPolicy, Callable[[], Policy | None]] = {
     PlacementPolicy.BEST_FIT: lambda: None,
     PlacementPolicy.RESIDUAL_VALUE: ResidualValue,
-    PlacementPolicy.SCARCITY: Scarcity,
+    PlacementPolicy.BALANCE: Balance,
 }
 
 

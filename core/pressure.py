@@ -1,11 +1,7 @@
-"""How much is asked of the fleet, and which GPUs are too scarce to be given to asks that others could serve.
+"""How much is asked of the fleet, and how much of each size of GPU is wanted whole.
 
 The *offered load* is what would be in use, over what there is, if nothing were refused. It is told without a clock: what
 was asked for lately, times how long a MiB stays in use, counted in asks. Where nothing ever ends it is without bound.
-
-A size of GPU is scarce if all that smaller GPUs can serve would fit on smaller GPUs: then it costs to put such an ask
-on one of that size, since those that need it find none later. If it would not fit there, somebody has to go up, and the cost
-only breaks ties. What lies between is a ramp.
 """
 
 from __future__ import annotations
@@ -17,43 +13,64 @@ MEMORY = 2.0  # asks are remembered for about so many fleets of VRAM asked for
 ENOUGH = 0.05  # of a fleet's VRAM has to be asked for before the load can be told
 _TOO_MUCH = 1e6
 MOST = 1.15  # a greater load changes nothing
-COSTS = ((1.03, 1.0), (1.08, 0.175), (1.2, 0.175), (1.3, 0.0))  # what smaller GPUs would hold, over what they have: the cost
+CALM, STRAINED = 0.99, 1.04  # offered load: below it there is room, above it there is none; between them what was holds
+SOON = 0.4
+SURE = 0.8  # fleets of VRAM, as far as remembered: before so much was asked for, a fleet that fills looks fuller than it will be
+LEAST = 0.02  # of a size: the smallest quota
 
 
 class Pressure:
-    """All amounts in MiB; `used`: booked now.
+    """All amounts in MiB; `used`: booked now. strained: more is wanted than there is. sure: so much was asked for that the load is no
+    guess.
 
     What is older counts less: rather than let all sums fade, what is newer is added at a `_rate` that grows.
     """
 
-    __slots__ = ("_asked", "_demand", "_fleet", "_freed", "_in_use", "_rate", "_sizes", "_span", "_supply", "used")
+    __slots__ = (
+        "_asked",
+        "_fleet",
+        "_freed",
+        "_in_use",
+        "_quotas",
+        "_rate",
+        "_sizes",
+        "_span",
+        "_supply",
+        "_whole",
+        "strained",
+        "sure",
+        "used",
+    )
 
     def __init__(self) -> None:
         self._asked = self._freed = self._in_use = 0.0
         self._rate, self._span = 1.0, 1.0
         self._sizes: list[int] = []
         self._supply: list[int] = []
-        self._demand: list[float] = []
-        self._fleet, self.used = 0, 0
+        self._whole: list[float] = []
+        self._quotas: dict[int, float] | None = None  # None: to be told anew
+        self._fleet, self.used, self.strained, self.sure = 0, 0, False, False
 
     def twin(self) -> Pressure:
         """What it has heard, with nothing in use."""
         made = Pressure()
         made._asked, made._freed, made._in_use = self._asked, self._freed, self._in_use
         made._rate, made._span, made._fleet = self._rate, self._span, self._fleet
-        made._sizes, made._supply, made._demand = self._sizes.copy(), self._supply.copy(), self._demand.copy()
+        made._sizes, made._supply, made._whole = self._sizes.copy(), self._supply.copy(), self._whole.copy()
+        made.strained, made.sure = self.strained, self.sure
         return made
 
     def supply(self, mib_by_size: Mapping[int, int]) -> None:
         """The fleet's VRAM, by MiB per GPU."""
-        known = dict(zip(self._sizes, self._demand, strict=True))
+        known = dict(zip(self._sizes, self._whole, strict=True))
         self._sizes = sorted(mib_by_size)
         self._supply = [mib_by_size[size] for size in self._sizes]
-        self._demand = [known.get(size, 0.0) for size in self._sizes]
+        self._quotas = None
+        self._whole = [known.get(size, 0.0) for size in self._sizes]
         self._fleet = sum(self._supply)
         self._span = max(1.0, MEMORY * self._fleet)
 
-    def heard(self, need: int, mib: int) -> None:
+    def heard(self, need: int, mib: int, whole: bool) -> None:
         """An ask has come: `need` per GPU, `mib` in all."""
         if not self._fleet:
             return
@@ -61,7 +78,8 @@ class Pressure:
         weighs = mib * self._rate
         self._asked += weighs
         self._in_use += self.used * weighs
-        self._demand[min(bisect_left(self._sizes, need), len(self._sizes) - 1)] += weighs
+        if whole:
+            self._whole[min(bisect_left(self._sizes, need), len(self._sizes) - 1)] += weighs
         if self._rate > _TOO_MUCH:
             self._normalise()
 
@@ -71,7 +89,7 @@ class Pressure:
 
     def _normalise(self) -> None:
         self._asked, self._in_use, self._freed = self._asked / self._rate, self._in_use / self._rate, self._freed / self._rate
-        self._demand = [each / self._rate for each in self._demand]
+        self._whole = [each / self._rate for each in self._whole]
         self._rate = 1.0
 
     @property
@@ -83,23 +101,23 @@ class Pressure:
             return MOST
         return min(MOST, self._in_use / (self._freed * self._fleet))
 
-    def costs(self) -> dict[int, float]:
-        """By MiB per GPU: what it costs, from 0 to 1, to serve on it what a smaller one could have served."""
-        load, asked, found = self.load, sum(self._demand), {}
-        fits, below, cost = 0.0, 0, 0.0
-        for size, supply, demand in zip(self._sizes, self._supply, self._demand, strict=True):
-            if below and asked:
-                cost = max(cost, _cost(load * (fits / asked) / (below / self._fleet)))
-            found[size] = cost
-            fits, below = fits + demand, below + supply
-        return found
+    def quota(self, size: int) -> float:
+        """How many GPUs of that size are for parts: those that whole asks do not want. Never quite none."""
+        if self._quotas is None:
+            asked, spread = self._asked or 1.0, zip(self._sizes, self._supply, self._whole, strict=True)
+            self._quotas = {size: max(LEAST * have, have - whole / asked * self._fleet) / size for size, have, whole in spread}
+        return self._quotas.get(size) or 1.0
 
+    def weigh(self) -> None:
+        """Look at the load again, and at the quotas when they are asked for."""
+        load, self._quotas = self.load, None
+        self.sure = self._asked >= (SURE if load < MOST else SOON) * self._fleet * self._rate
+        if load < CALM:
+            self.strained = False
+        elif load > STRAINED:
+            self.strained = True
 
-def _cost(filled: float) -> float:
-    """On the ramp."""
-    last, high = COSTS[0]
-    for upto, cost in COSTS:
-        if filled <= upto:
-            return cost if upto == last else high + (cost - high) * (filled - last) / (upto - last)
-        last, high = upto, cost
-    return high
+    @property
+    def endless(self) -> bool:
+        """Whether nothing has ended yet."""
+        return not self._freed

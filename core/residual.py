@@ -25,12 +25,9 @@ Groups = Sequence[tuple[float, int]]  # ascending: rise, and the levels on which
 
 
 class Residuals:
-    """quantum: MiB per level. mean: MiB that an ask is for. Both change at a refresh only.
+    """quantum: MiB per level. mean: MiB that an ask is for. Both change at a refresh only."""
 
-    snug: what a MiB left free on the chosen GPU counts for, on top of the rise; 0: the rise alone decides.
-    """
-
-    __slots__ = ("_asks", "_counts", "_due", "_groups", "_since", "_value", "mean", "quantum", "snug")
+    __slots__ = ("_asks", "_counts", "_due", "_groups", "_since", "_value", "mean", "quantum")
 
     def __init__(self) -> None:
         self._asks: deque[int] = deque()
@@ -38,14 +35,14 @@ class Residuals:
         self._due, self._since = FIRST, 0
         self._groups: dict[int, Groups] = {}
         self._value: list[float] = [0.0]
-        self.quantum, self.mean, self.snug = 1, 0.0, 0.0
+        self.quantum, self.mean = 1, 0.0
 
     def twin(self) -> Residuals:
         made = Residuals()
         made._asks, made._counts = self._asks.copy(), self._counts.copy()
         made._due, made._since = self._due, self._since
         made._groups, made._value = self._groups.copy(), self._value  # values are replaced as a whole
-        made.quantum, made.mean, made.snug = self.quantum, self.mean, self.snug
+        made.quantum, made.mean = self.quantum, self.mean
         return made
 
     def size(self, largest: int) -> None:
@@ -75,14 +72,10 @@ class Residuals:
         """Asks that are remembered."""
         return len(self._asks)
 
-    def lean(self, snug: float) -> None:
-        if snug != self.snug:
-            self.snug = snug
-            self._groups.clear()
-
     def rise(self, level: int, left: int) -> float:
-        """From one level down to another, in MiB."""
-        return self._value[left] - self._value[level]
+        """From one level down to another, in MiB; close ones alike, as in `groups`. Of GPUs that have left the fleet, as of the largest."""
+        step, highest = self.mean / STEPS or 1.0, len(self._value) - 1
+        return round((self._value[min(left, highest)] - self._value[min(level, highest)]) / step) * step
 
     def groups(self, need: int) -> Groups:
         """For an ask of `need` levels."""
@@ -93,10 +86,9 @@ class Residuals:
 
     def _gathered(self, need: int) -> Groups:
         value, step = self._value, self.mean / STEPS or 1.0
-        slope = self.snug * self.quantum / step
         masks: dict[int, int] = {}
         for left, (after, before) in enumerate(zip(value, value[need:], strict=False)):
-            key = round((after - before) / step + slope * left)
+            key = round((after - before) / step)
             masks[key] = masks.get(key, 0) | 1 << left
         return [(key * step, masks[key] << need) for key in sorted(masks)]
 

@@ -28,10 +28,11 @@ from core.queue import Closed, Queue, Turn, shape_of
 from core.roster import Roster
 from core.talks import PATIENCE, Talks
 from core.turns import reserve_in_turn
+from ports.budgets import bound
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
 from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
 from ports.units import Span
-from ports.workloads import TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
+from ports.workloads import RESULT_STORED, TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
 
 UNFINISHED = JobFilter(phases=frozenset(set(Phase) - TERMINAL))
 AT_ONCE = 5_000  # jobs in one answer while booting: a store without an index reads everything for each
@@ -225,6 +226,7 @@ class Scheduler:
         match step:
             case next_step.Wait():
                 self._say_setup(job)
+                self._say_pending(job)
             case next_step.Fund() | next_step.Close():
                 self._hand_over(job)
             case next_step.Queue():
@@ -239,11 +241,12 @@ class Scheduler:
             case next_step.Start():
                 self._start(job)
             case next_step.Go(nodes):
-                self._tell_all(nodes, Go(_run_id(job), job.spec.max_runtime))
+                self._tell_all(nodes, Go(_run_id(job), bound(job)))
             case next_step.Kill(nodes):
                 self._tell_all(nodes, Kill(_run_id(job)))
             case next_step.Renew(nodes):
                 self._tell_all(nodes, Renew(_run_id(job), output_grant(self._house, job)))
+                self._say_pending(job)
             case next_step.End():
                 self._end(job, step)
             case next_step.Requeue(exit_, why, lost):
@@ -310,6 +313,15 @@ class Scheduler:
         if detail != job.status.message:
             self._write(job, lifecycle.setting_up(job.status, detail))
 
+    def _say_pending(self, job: Job) -> None:
+        """While what it left can't be stored: that it waits, and why; told once."""
+        if job.status.phase is not Phase.CLOSING or job.status.condition(RESULT_STORED) is not None:
+            return
+        reports = {name: view.report for name, view in self._views(job).items() if view.report is not None}
+        why = next((f"{name}: {report.stored_error}" for name, report in reports.items() if report.stored_error), "")
+        if why:
+            self._write(job, lifecycle.result_pending(job.status, why, self._house.clock.now()))
+
     def _prepare(self, job: Job, nodes: tuple[str, ...]) -> None:
         for name in nodes:
             if self._talks.due(name, _run_id(job), Prepare, self._house.clock.elapsed()):
@@ -323,7 +335,7 @@ class Scheduler:
         written = self._write(job, lifecycle.running(job.status, self._house.clock.now()))
         run = written.status.run
         if run is not None:
-            self._tell_all(dict.fromkeys(slot.node for slot in run.placement), Go(run.id, job.spec.max_runtime))
+            self._tell_all(dict.fromkeys(slot.node for slot in run.placement), Go(run.id, bound(written)))
 
     def _end(self, job: Job, step: next_step.End) -> None:
         now = self._house.clock.now()

@@ -1,29 +1,20 @@
 """Finders of one GPU for a policy: what `core.buckets` is for best fit.
 
 `Idles` gives whole idle GPUs: the smallest that is large enough, of the node with fewest idle ones, so that nodes that are
-wholly idle stay so for asks of many GPUs. `Shelves` gives a part of one: by the rise of its residual value and the cost
-of its size. Like the buckets, both are told where a GPU is now and forget where it was when they come upon it.
+wholly idle stay so for asks of many GPUs. `Shelves` gives a part of one, by the rise of its residual value. Like the
+buckets, both are told where a GPU is now and forget where it was when they come upon it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
-from typing import Protocol
 
 from core.buckets import Buckets, Finder
 from core.ledger_state import GpuState, NodeState
 from core.residual import Residuals
 
 _SLACK = 32  # a heap up to this length is not worth sweeping
-
-
-class Ranking(Protocol):
-    """What a policy knows. residuals: of all its finders. costs: by MiB per GPU, in MiB of rise; replaced when it changes."""
-
-    residuals: Residuals
-    costs: Mapping[int, float]
 
 
 class _Nodes:
@@ -69,6 +60,9 @@ class Idles(Finder[GpuState]):
             if len(nodes.heap) > nodes.limit:
                 self._sweep(nodes, total)
 
+    def gone(self, gpu: GpuState) -> None:
+        """Likewise."""
+
     def first(self, need: int) -> GpuState | None:
         for size in self._sizes[bisect_left(self._sizes, need) :]:
             gpu = self.of_size(size)
@@ -105,112 +99,98 @@ class Idles(Finder[GpuState]):
         nodes.limit = 2 * len(nodes.heap) + _SLACK
 
 
-class _Shelf:
-    """GPUs of one size: those with something booked by what they offer, and whether there may be idle ones.
+class Shelves(Finder[GpuState]):
+    """A part of a GPU: those in use for parts by what they offer, and idle ones by size.
 
-    levels: bits of the levels on which there may be some.
+    levels: bits of the levels of `Residuals` on which there may be some that are in use.
     """
 
-    __slots__ = ("buckets", "levels", "total")
+    __slots__ = ("_levels", "_quantum", "_residuals", "idles", "in_use", "sizes")
 
-    def __init__(self, total: int) -> None:
-        self.total, self.levels = total, 0
-        self.buckets: Buckets[GpuState] = Buckets()
-
-
-class Shelves(Finder[GpuState]):
-    """A part of a GPU."""
-
-    __slots__ = ("_costs", "_idles", "_quantum", "_ranking", "_shelves", "_tiers")
-
-    def __init__(self, ranking: Ranking) -> None:
-        self._ranking = ranking
-        self._shelves: dict[int, _Shelf] = {}
-        self._idles = Idles(self)
-        self._quantum = ranking.residuals.quantum
-        self._costs: Mapping[int, float] | None = None
-        self._tiers: list[tuple[float, list[_Shelf]]] = []
+    def __init__(self, residuals: Residuals) -> None:
+        self._residuals, self._quantum, self._levels = residuals, residuals.quantum, 0
+        self.in_use: Buckets[GpuState] = Buckets()
+        self.idles = Idles(self)
+        self.sizes: list[int] = []
 
     def put(self, gpu: GpuState, was: int) -> None:
-        shelf = self._shelves.get(gpu.total)
-        if shelf is None:
-            shelf = self._shelves[gpu.total] = _Shelf(gpu.total)
-            self._costs = None
         if gpu.offer == gpu.total:
-            self._idles.moved(gpu)
-        else:
-            shelf.buckets.put(gpu, was)
-        shelf.levels |= 1 << gpu.offer // self._quantum
+            self.idles.moved(gpu)
+            at = bisect_left(self.sizes, gpu.total)
+            if at == len(self.sizes) or self.sizes[at] != gpu.total:
+                self.sizes.insert(at, gpu.total)
+            return
+        self.in_use.put(gpu, was)
+        if gpu.offer > 0:
+            self._levels |= 1 << gpu.offer // self._quantum
 
     def moved(self, gpu: GpuState) -> None:
         """It has become idle, or is so no more."""
-        self._idles.moved(gpu)
+        self.idles.moved(gpu)
+
+    def gone(self, gpu: GpuState) -> None:
+        """What is left of it is forgotten when it is come upon."""
 
     def first(self, need: int) -> GpuState | None:
-        """The GPU of least rise and cost; among equals the tightest."""
-        self._follow()
-        quantum, residuals = self._quantum, self._ranking.residuals
-        low, rest = divmod(need, quantum)
-        groups = residuals.groups(low + (rest > 0))
-        while True:
-            best, at, chosen = 0.0, -1, None
-            for cost, shelves in self._tiers:
-                levels = 0
-                for shelf in shelves:
-                    levels |= shelf.levels
-                for rise, mask in groups:
-                    if chosen is not None and rise + cost >= best:
-                        break
-                    hit = levels & mask
-                    if hit:
-                        best, at, chosen = rise + cost, (hit & -hit).bit_length() - 1, shelves
-                        break
-            exact = self._snug(need, low) if rest else None
-            if exact is not None and (chosen is None or exact[0] <= best):
-                return exact[1]
-            if chosen is None:
-                return None
-            gpu = self._on(chosen, at)
-            if gpu is not None:
-                return gpu
+        """The GPU on which the residual value rises least; among equals the tightest."""
+        return self.least(need, self.least_idle(need)) or self.tightest(need)
 
     def greatest(self) -> int:
-        return max((self._idles.greatest(), *(shelf.buckets.greatest() for shelf in self._shelves.values())))
+        return max(self.idles.greatest(), self.in_use.greatest())
 
-    def _snug(self, need: int, low: int) -> tuple[float, GpuState] | None:
-        """On the level that an ask lies within, only some GPUs have room: the cheapest size that has one, and its rise."""
-        found: tuple[float, GpuState] | None = None
-        for cost, shelves in self._tiers:
-            for shelf in shelves:
-                if shelf.levels >> low & 1 and (found is None or cost < found[0]):
-                    gpu = shelf.buckets.first(need)
-                    if (gpu is None or gpu.offer // self._quantum != low) and shelf.total // self._quantum == low and shelf.total >= need:
-                        gpu = self._idles.of_size(shelf.total)
-                    if gpu is not None and gpu.offer // self._quantum == low:
-                        found = (cost, gpu)
-        return None if found is None else (found[0] + self._ranking.residuals.rise(low, 0), found[1])
+    def tightest(self, need: int) -> GpuState | None:
+        """As best fit has it."""
+        used, idle = self.in_use.first(need), self.idles.first(need)
+        return used if idle is None or (used is not None and used.offer <= idle.total) else idle
 
-    def _on(self, shelves: list[_Shelf], level: int) -> GpuState | None:
-        """One on that level; a level on which there is none is forgotten."""
-        for shelf in shelves:
-            if shelf.levels >> level & 1:
-                gpu = shelf.buckets.first(level * self._quantum)
-                if gpu is not None and gpu.offer // self._quantum == level:
-                    return gpu
-                gpu = self._idles.of_size(shelf.total) if shelf.total // self._quantum == level else None
-                if gpu is not None:
-                    return gpu
-                shelf.levels ^= 1 << level
-        return None
+    def least(self, need: int, idle: GpuState | None) -> GpuState | None:
+        """That one, or one in use on which the residual value rises no more than on it."""
+        self._follow()
+        quantum, residuals = self._quantum, self._residuals
+        low, rest = divmod(need, quantum)
+        most = None if idle is None else self.rise(need, idle.total)
+        if rest and self._levels >> low & 1 and (most is None or residuals.rise(low, 0) <= most):
+            used = self.in_use.first(need)  # on the level that the ask lies within, only some have room
+            if used is not None and used.offer // quantum == low:
+                idle, most = used, residuals.rise(low, 0)
+        while True:
+            level = self._level(low + (rest > 0), most)
+            if level < 0:
+                return idle
+            used = self.in_use.first(level * quantum)
+            if used is not None and used.offer // quantum == level:
+                return used
+            self._levels ^= 1 << level  # none is there any more
+
+    def least_idle(self, need: int) -> GpuState | None:
+        """The idle one on which it rises least; among equals the smallest."""
+        best, chosen = 0.0, None
+        for size in self.sizes[bisect_left(self.sizes, need) :]:
+            rise = self.rise(need, size)
+            if chosen is None or rise < best:
+                idle = self.idles.of_size(size)
+                if idle is not None:
+                    best, chosen = rise, idle
+        return chosen
+
+    def rise(self, need: int, size: int) -> float:
+        """Of the residual value of an idle GPU, in MiB."""
+        quantum = self._residuals.quantum
+        level = size // quantum
+        return self._residuals.rise(level, max(0, level - -(-need // quantum)))
+
+    def _level(self, need: int, most: float | None) -> int:
+        """The level of least rise, and of no more than `most`, on which there may be one; -1: there is none."""
+        for rise, mask in self._residuals.groups(need):
+            if most is not None and rise > most:
+                return -1
+            hit = self._levels & mask
+            if hit:
+                return (hit & -hit).bit_length() - 1
+        return -1
 
     def _follow(self) -> None:
-        """Take up new costs, and another quantum."""
-        if self._quantum != self._ranking.residuals.quantum:
-            self._quantum = self._ranking.residuals.quantum
-            for shelf in self._shelves.values():
-                shelf.levels = (1 << shelf.total // self._quantum + 1) - 1  # what is not there is forgotten again
-        if self._costs is not self._ranking.costs:
-            self._costs, tiers = self._ranking.costs, dict[float, list[_Shelf]]()
-            for total in sorted(self._shelves):
-                tiers.setdefault(self._costs.get(total, 0.0), []).append(self._shelves[total])
-            self._tiers = sorted(tiers.items(), key=lambda each: each[0])
+        """Take up another quantum."""
+        if self._quantum != self._residuals.quantum:
+            self._quantum = self._residuals.quantum
+            self._levels = (1 << max(self.sizes, default=0) // self._quantum + 1) - 1  # what is not there is forgotten again

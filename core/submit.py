@@ -9,7 +9,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from core.archive import Archive
-from core.callers import Caller
+from core.callers import Caller, Plan
 from core.funding import fund
 from core.history import recall
 from core.house import House
@@ -17,8 +17,9 @@ from core.inventory import Fleet
 from core.names import job_id
 from core.owners import pools
 from core.quotes import check_fits, quote
+from ports.credits import user_account
 from ports.errors import AlreadyExists, Conflict, KeyReused, Unavailable, VersionMismatch
-from ports.units import Rate, Span
+from ports.units import Credits, Rate, Span
 from ports.workloads import FUNDED, Ask, BlobRef, ConditionStatus, Environment, Job, JobSpec, JobStatus
 
 TRIES = 10
@@ -26,7 +27,7 @@ TRIES = 10
 
 @frozen
 class Submission:
-    """What came in, well-formed. key: the idempotency key. body_sha256: tells a replay from another body."""
+    """What came in, well-formed. key: the idempotency key. body_sha256: tells a replay from another body. cap: of the cost."""
 
     name: str
     ask: Ask
@@ -40,6 +41,7 @@ class Submission:
     cloudpickle: str
     key: str
     body_sha256: str
+    cap: Credits | None = None
 
 
 @frozen
@@ -66,6 +68,7 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) 
     earlier = recall(house, name)
     if earlier is not None:
         return _replay(house, earlier, submission, fleet)
+    caller = _as_known(house, caller)
     check_versions(house, fleet, submission.python, submission.cloudpickle)
     wanted = pools(caller.user, caller.plan, submission.ask.owner)
     check_fits(fleet, submission.ask, wanted)
@@ -87,6 +90,7 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) 
         body_sha256=submission.body_sha256,
         hold=given.hold,
         billed=given.billed,
+        cap=submission.cap,
     )
     status = JobStatus().with_condition(FUNDED, ConditionStatus.UNKNOWN, now, "Authorising")
     try:
@@ -99,6 +103,13 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) 
     if house.clock.elapsed() - began >= house.terms.archive_after:
         _look_again(house, created)
     return Submitted(fund(house, created), True, given.rate)
+
+
+def _as_known(house: House, caller: Caller) -> Caller:
+    """With the plan that the credit service knows, where that is the narrower one."""
+    if not house.terms.credits_enabled or caller.plan is Plan.FREE:
+        return caller
+    return caller.narrowed(house.credits.account(user_account(caller.user)).plan)
 
 
 def _look_again(house: House, created: Job) -> None:

@@ -1,22 +1,90 @@
-"""Retention: what may go from the blob store, by age. Nothing that an object refers to is ever swept.
+"""The sweep: carries out what `core.retention` decides. It may be interrupted anywhere, and repeated by anybody at any time.
 
-An upload waits for a submit and is then copied to the job's own inputs, so an old one is needed by nobody.
+An upload waits for a submit and is then copied to the job's own inputs, so an old one is needed by nobody. Of a job, the
+store's object says what has become of it; where there is none any more, the manifest in the blob store does.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from attrs import frozen
+
 from core.house import House
-from ports.units import Span
+from core.manifest import manifest_key
+from core.models import MODELS, is_part, model_of, read
+from core.retention import Fate, Retention, job_of, may_go, part_may_go, shortest
+from ports.blobs import BlobInfo
+from ports.errors import NotFound
+from ports.units import Instant
+from ports.workloads import TERMINAL, Phase
 
-UPLOADS_KEPT = Span.of(hours=24)
-OFFERED = Span.of(hours=23)  # an upload older than that is asked for again, lest it be swept before its submit
+
+@frozen
+class Swept:
+    """How many blobs went. uploads: parts of models that were never finished among them. jobs: of how many jobs the others were."""
+
+    uploads: int = 0
+    blobs: int = 0
+    jobs: int = 0
 
 
-def sweep_uploads(house: House, kept: Span = UPLOADS_KEPT) -> int:
-    """Delete uploads older than `kept`; gives how many. Raises Unavailable."""
-    now, swept = house.clock.now(), 0
-    for info in house.blobs.list("uploads/"):
-        if now - info.modified > kept:
-            house.blobs.delete(info.key)
-            swept += 1
-    return swept
+def sweep(house: House) -> Swept:
+    """Delete what the terms of the house keep no longer. Raises Unavailable."""
+    kept, now = house.terms.retention, house.clock.now()
+    uploads = _delete(house, (info.key for info in _going(house.blobs.list("uploads/"), now, Fate.UNKNOWN, kept)))
+    uploads += _sweep_parts(house, now, kept)
+    blobs = jobs = 0
+    youngest = shortest(kept)
+    if youngest is None:
+        return Swept(uploads)
+    for job_id, found in groupby(house.blobs.list("jobs/"), lambda info: job_of(info.key)):
+        old = [info for info in found if now - info.modified > youngest]
+        if not job_id or not old:
+            continue
+        fate = fate_of(house, job_id)
+        going = [info.key for info in _going(old, now, fate, kept)]
+        gone = _delete(house, sorted(going, key=lambda key: key.endswith("/manifest.json")))  # which tells the fate, so it goes last
+        blobs, jobs = blobs + gone, jobs + bool(gone)
+    return Swept(uploads, blobs, jobs)
+
+
+def _sweep_parts(house: House, now: Instant, kept: Retention) -> int:
+    """Of models: what no manifest names."""
+    gone = 0
+    for name, found in groupby(house.blobs.list(MODELS), lambda info: model_of(info.key)):
+        parts = [info for info in found if is_part(info.key) and part_may_go(now - info.modified, False, kept)]
+        if parts:
+            model = read(house, name)
+            named = model.digests if model is not None else frozenset()
+            age = {info.key: now - info.modified for info in parts}
+            gone += _delete(house, [key for key in age if part_may_go(age[key], key.rpartition("/")[2] in named, kept)])
+    return gone
+
+
+def fate_of(house: House, job_id: str) -> Fate:
+    """Raises Unavailable."""
+    job = house.workloads.get(job_id)
+    if job is not None:
+        phase = job.status.phase
+        return Fate.LIVE if phase not in TERMINAL else Fate.COMPLETED if phase is Phase.COMPLETED else Fate.FAILED
+    try:
+        told = json.loads(b"".join(house.blobs.get(manifest_key(job_id))))
+    except (NotFound, ValueError):
+        return Fate.UNKNOWN
+    outcome = told.get("phase") if isinstance(told, dict) else None
+    return Fate.COMPLETED if outcome == Phase.COMPLETED.value else Fate.FAILED
+
+
+def _going(found: Iterable[BlobInfo], now: Instant, fate: Fate, kept: Retention) -> Iterator[BlobInfo]:
+    return (info for info in found if may_go(info.key, now - info.modified, fate, kept))
+
+
+def _delete(house: House, keys: Iterable[str]) -> int:
+    count = 0
+    for key in keys:
+        house.blobs.delete(key)
+        count += 1
+    return count

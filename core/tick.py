@@ -16,12 +16,17 @@ from core.arrears import Refusal, collect
 from core.charges import totals
 from core.house import House
 from core.inventory import running_times
+from core.usage import TICK, usage_of
+from ports.budgets import cost, step
 from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
-from ports.metering import Metering, Usage
-from ports.units import Credits, Span
-from ports.workloads import LOW_BALANCE, ConditionStatus, Job, JobFilter, Phase, RunState
+from ports.metering import Usage
+from ports.units import Credits, Instant, Span
+from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter, JobStatus, Phase, RunState
 
+Why = tuple[str, str]  # reason and message of the end
+BALANCE: Why = ("BalanceExhausted", "Ended because the balance was used up. Top up and submit again.")
+MONTH: Why = ("BudgetExhausted", "Ended because the user's cap of this month was used up. Raise it, or submit again next month (UTC).")
 BATCH = 500  # charges in one request
 AT_ONCE = 5_000  # jobs in one answer: a store without an index reads everything for each
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
@@ -39,34 +44,62 @@ class Alarm:
 
 
 @frozen
+class CapStep:
+    """A job whose cap is spent by so many per cent or more, told once for each of 50, 80 and 100."""
+
+    workload: str
+    user: str
+    percent: int
+    charged: Credits
+    cap: Credits
+
+
+@frozen
+class MonthStep:
+    """A user who has spent so many per cent or more of his cap of this month, told once for each of 50, 80 and 100."""
+
+    user: str
+    percent: int
+    left: Credits
+
+
+@frozen
 class Ticked:
-    """What one round did. posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry.
-    arrears: debts that were paid."""
+    """What one round did. caps: steps of jobs' caps. months: of users' caps. arrears: debts that were paid.
+
+    posted: charges that changed something. refused: alarms. flagged: jobs whose user has run dry."""
 
     runs: int = 0
     posted: int = 0
     stale: int = 0
     refused: tuple[Alarm, ...] = ()
     flagged: int = 0
+    caps: tuple[CapStep, ...] = ()
+    months: tuple[MonthStep, ...] = ()
     arrears: int = 0
 
 
-def tick(house: House, metering: Metering) -> Ticked:
+def tick(house: House) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
     ran = running_times(house.nodes.list())
-    result, dry, unmetered = Ticked(), set[str](), list[Unavailable]()
+    result, dry, unmetered = Ticked(), dict[str, Why](), list[Unavailable]()
+    told: tuple[CapStep, ...] = ()
+    months: tuple[MonthStep, ...] = ()
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
         try:
-            metering.record(_usage(house, batch, answers))
+            house.metering.record(_usage(house, batch, answers))
         except Unavailable as error:  # whoever has run dry is flagged all the same
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
-            if answer.balance <= Credits(0):
-                dry.add(job.spec.user)
+            if why := _dry(answer):
+                dry.setdefault(job.spec.user, why)
+            if answer.step and answer.left is not None:
+                months += (MonthStep(job.spec.user, answer.step, answer.left),)
+            told += _tell_of_cap(house, job, answer)
             result = evolve(
                 result,
                 runs=result.runs + 1,
@@ -74,7 +107,7 @@ def tick(house: House, metering: Metering) -> Ticked:
                 stale=result.stale + (answer.state is ChargeState.STALE),
                 refused=result.refused + _alarms(job, charge, answer),
             )
-    result = evolve(result, flagged=sum(_flag(house, user) for user in sorted(dry)))
+    result = evolve(result, caps=told, months=months, flagged=sum(_flag(house, user, why) for user, why in sorted(dry.items())))
     owed = collect(house)
     if unmetered:
         raise unmetered[0]
@@ -113,25 +146,49 @@ def jobs(house: House, which: JobFilter) -> Iterator[Job]:
 def _usage(house: House, batch: Sequence[tuple[Charge, Job]], answers: Sequence[ChargeAnswer]) -> list[Usage]:
     now = house.clock.now()
     return [
-        Usage(f"{job.uid}/{charge.run}/{charge.until.ms}", now, job.spec.user, charge.run, "tick", charge.until, _sum(charge.totals))
-        for (charge, job), answer in zip(batch, answers, strict=True)
-        if answer.state is not ChargeState.REFUSED
+        usage_of(charge, TICK, now) for (charge, job), answer in zip(batch, answers, strict=True) if answer.state is not ChargeState.REFUSED
     ]
 
 
-def _sum(totals: dict[str, Credits]) -> Credits:
-    return Credits(sum(each.micro for each in totals.values()))
+def _tell_of_cap(house: House, job: Job, answer: ChargeAnswer) -> tuple[CapStep, ...]:
+    """In the job's status. A conflict is left to the next round."""
+    charged = sum((cost(run.price, run.ran) for run in job.status.runs[:-1]), start=answer.charged)
+    marked = budget_told(job, charged, house.clock.now())
+    if marked is None or job.spec.cap is None:
+        return ()
+    try:
+        house.workloads.replace(evolve(job, status=marked))
+    except Conflict:
+        return ()
+    return (CapStep(job.id, job.spec.user, step(charged, job.spec.cap), charged, job.spec.cap),)
 
 
-def _flag(house: House, user: str) -> int:
+def budget_told(job: Job, charged: Credits, now: Instant) -> JobStatus | None:
+    """The status that says which part of the cap is spent; None if it says so already, or there is nothing to say."""
+    cap = job.spec.cap
+    if cap is None or not (percent := step(charged, cap)):
+        return None
+    reason, known = f"Spent{percent}", job.status.condition(BUDGET)
+    if known is not None and known.reason == reason:
+        return None
+    message = f"{charged} of at most {cap} credits are spent: {percent} per cent or more."
+    return job.status.with_condition(BUDGET, ConditionStatus.TRUE, now, reason, message)
+
+
+def _dry(answer: ChargeAnswer) -> Why | None:
+    """Why its user's work must end now, if it must."""
+    if answer.balance <= Credits(0):
+        return BALANCE
+    return MONTH if answer.left is not None and answer.left <= Credits(0) else None
+
+
+def _flag(house: House, user: str, why: Why) -> int:
     """Flag what a user still has, so that the scheduler ends it. A conflict is left to the next round."""
     flagged = 0
     for job in jobs(house, JobFilter(user=user, phases=_FLAGGED)):
         if job.status.holds(LOW_BALANCE) or not job.spec.billed:
             continue
-        marked = job.status.with_condition(
-            LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), "BalanceExhausted", "The balance is used up."
-        )
+        marked = job.status.with_condition(LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), *why)
         try:
             house.workloads.replace(evolve(job, status=marked))
         except Conflict:

@@ -70,10 +70,15 @@ class BlobStore(Protocol):
         """Blocks of bytes. Raises NotFound at the call if there is no such key."""
         ...
 
+    def join(self, keys: Iterable[str]) -> Iterator[bytes]:
+        """The blobs at these keys as one stream, fetched ahead where that helps. Raises NotFound where one is missing, Invalid for
+        a key that is none."""
+        ...
+
     def stat(self, key: str) -> BlobInfo | None: ...
 
     def list(self, prefix: str) -> Iterator[BlobInfo]:
-        """By key."""
+        """In one folder by key; what comes first of a folder and its neighbours is the store's own order."""
         ...
 
     def copy(self, source: str, target: str) -> BlobInfo:

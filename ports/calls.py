@@ -71,15 +71,15 @@ def give(value: Any) -> Any:
     return converter.unstructure(value)
 
 
-def take(method: Method, form: Any) -> Any:
-    """What was given. Raises Unavailable if the other end is of another mind."""
+def take(method: Method, form: Any, who: str = "the control service") -> Any:
+    """What was given. who: gave it. Raises Unavailable if the other end is of another mind."""
     kind = typing.get_type_hints(method)["return"]
     if kind is type(None):
         return None
     try:
         return converter.structure(form, kind)
     except Exception as error:  # whatever cattrs raises
-        raise Unavailable("the control service", f"its answer can't be read: {type(error).__name__}") from error
+        raise Unavailable(who, f"its answer can't be read: {type(error).__name__}") from error
 
 
 def give_error(error: GridweaveError) -> Form:
@@ -87,7 +87,7 @@ def give_error(error: GridweaveError) -> Form:
     return {"error": type(error).__name__, "facts": facts}
 
 
-def take_error(form: object) -> GridweaveError:
+def take_error(form: object, who: str = "the control service") -> GridweaveError:
     """The error that was given; Unavailable if it is none."""
     try:
         assert isinstance(form, dict)  # noqa: S101 - turned into an answer below
@@ -95,7 +95,7 @@ def take_error(form: object) -> GridweaveError:
         made = kind(**form["facts"])
         assert isinstance(made, GridweaveError)  # noqa: S101 - likewise
     except Exception:
-        return Unavailable("the control service", "its answer can't be read")
+        return Unavailable(who, "its answer can't be read")
     return made
 
 

@@ -84,6 +84,13 @@ class KeyReused(Refused):
 
 
 @frozen
+class Outdated(Refused):
+    """What is to be changed is not any more what the caller has read. `newest`: the version that it has now."""
+
+    newest: int = 0
+
+
+@frozen
 class StaleEpoch(Refused):
     """A scheduler of an older term gave a command. `newest` is the epoch that the other side has seen."""
 

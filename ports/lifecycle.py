@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from ports.budgets import bound, cap_bound
 from ports.cluster import RunReport
 from ports.tariffs import Price
 from ports.units import Credits, Instant, Span
@@ -28,6 +29,7 @@ from ports.workloads import (
     RunState,
 )
 
+GIVEN_UP = "GivenUp"
 FREE = Price(0, ())  # of a run that nobody bills
 
 
@@ -76,11 +78,27 @@ def stored(status: JobStatus, report: RunReport, now: Instant) -> JobStatus:
     return evolve(status.with_condition(RESULT_STORED, ConditionStatus.TRUE, now, "Stored"), result=result)
 
 
+RESULT_PENDING = "ResultPending"
+
+
+def result_pending(status: JobStatus, why: str, now: Instant) -> JobStatus:
+    """What the run left waits on its node, which asks the blob store again and again. Nothing is held or billed meanwhile."""
+    message = f"It has ended, and what it left waits on its node until the blob store takes it. {why}"
+    return status.with_condition(RESULT_STORED, ConditionStatus.FALSE, now, RESULT_PENDING, message)
+
+
 def nothing_to_store(status: JobStatus, reason: str, now: Instant) -> JobStatus:
-    """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed."""
+    """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed.
+
+    GIVEN_UP: agents have it, and could not store it for as long as an operator lets them try.
+    """
+    waited = status.condition(RESULT_STORED)
     status = status.with_condition(RESULT_STORED, ConditionStatus.TRUE, now, reason)
     if not _returned(status):
         return status
+    if reason == GIVEN_UP and waited is not None and waited.reason == RESULT_PENDING:
+        message = f"It ran, but its result could not be stored in all that time and is given up. {waited.message}"
+        return evolve(status, outcome=Phase.FAILED, reason=RESULT_PENDING, message=message)
     message = "It ran, but its result was lost before it could be stored."
     return evolve(status, outcome=Phase.FAILED, reason="ResultLost", message=message)
 
@@ -121,11 +139,26 @@ def verdict(job: Job, how: Exit, at_large: bool = False) -> tuple[Phase, str, st
     if status.cancel is not None and not at_large:
         return Phase.CANCELLED, "Cancelled", "Cancelled by its user."
     if how.kind is ExitKind.KILLED and status.holds(LOW_BALANCE):
-        return Phase.FAILED, "BalanceExhausted", "Ended because the balance was used up. Top up and submit again."
+        return Phase.FAILED, *why_dry(status)
+    if how.kind is ExitKind.KILLED and _by_cap(job):
+        return Phase.FAILED, "BudgetExhausted", f"Ended because its cap of {job.spec.cap} credits was used up. Submit it with a higher one."
     if how.kind is ExitKind.KILLED:
         return Phase.FAILED, "MaxRuntime", how.message or "Ended because its max_hours were used up."
     reason = "OutOfMemory" if how.oom else str(how.kind)
     return Phase.FAILED, reason, how.message
+
+
+def why_dry(status: JobStatus) -> tuple[str, str]:
+    """Reason and message of an end for want of money, as whoever flagged it has said."""
+    found = status.condition(LOW_BALANCE)
+    reason, message = (found.reason, found.message) if found is not None else ("", "")
+    return reason or "BalanceExhausted", message or "Ended because the balance was used up. Top up and submit again."
+
+
+def _by_cap(job: Job) -> bool:
+    """Whether it is the cap that ends it first."""
+    capped = cap_bound(job)
+    return capped is not None and capped == bound(job)
 
 
 def _run(status: JobStatus) -> Run:

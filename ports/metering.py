@@ -13,7 +13,7 @@ from ports.workloads import RunId
 
 @frozen
 class Usage:
-    """One tick or final charge of a run. id: the same for the same totals. total: charged so far."""
+    """What a run has used so far. id: the same for the same event. kind: "tick" or "final". total: charged so far."""
 
     id: str
     at: Instant

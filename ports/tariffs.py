@@ -31,6 +31,7 @@ class Tariff:
     org_models: org's own rate per whole GPU of a model and hour; replaces the formula for that GPU.
     providers: a provider's rate per whole GPU of a model and hour; without one, org's formula.
     effective: placements from this instant on take it.
+    by, at: who published it, and when; "" and 0 for the first, which comes from the settings.
     """
 
     version: int
@@ -40,6 +41,8 @@ class Tariff:
     org_models: dict[str, int] = field(factory=dict)
     providers: dict[str, dict[str, int]] = field(factory=dict)
     splits: Splits = Splits()
+    by: str = ""
+    at: Instant = Instant(0)
 
 
 @frozen

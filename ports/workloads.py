@@ -151,6 +151,7 @@ FUNDED = "Funded"  # Unknown: the hold is being authorised; True: it is held, or
 RESULT_STORED = "ResultStored"  # result and logs are in the blob store, or there is nothing to store
 CHARGED = "Charged"  # the final charge is posted
 HOLD_VOIDED = "HoldVoided"  # the hold is given back
+BUDGET = "Budget"  # True: half of the cap or more is spent; the reason says how much
 LOW_BALANCE = "LowBalance"  # True: the balance is gone; the next scheduler round ends the workload
 
 # ---------------------------------------------------------------- the job
@@ -181,7 +182,7 @@ class JobSpec:
     plan: as it was when submitted. code: a zip of the modules beside the function. python: minor version
     ("3.11") and cloudpickle: version of the client. max_runtime: the run is ended after it.
     body_sha256: of the request, to tell a replay from another body under the same idempotency key.
-    hold: set aside at submit. billed: False where nothing is held or charged.
+    hold: set aside at submit. billed: False where nothing is held or charged. cap: the most that it may cost, None: no bound.
     """
 
     user: str
@@ -199,6 +200,7 @@ class JobSpec:
     body_sha256: str = ""
     hold: Credits = Credits(0)
     billed: bool = True
+    cap: Credits | None = None
 
 
 @frozen

@@ -40,7 +40,7 @@ def write_bundle(loaded: Loaded, file: Path) -> None:
         bundle.writestr("log.jsonl", last_lines(settings.state_dir).read())
         try:
             wired = wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}")
-        except (GridweaveError, NotImplementedError) as error:
+        except GridweaveError as error:
             bundle.writestr("unreadable.txt", str(error))
             return
         try:

@@ -91,7 +91,7 @@ class Failpoints:
         return Failpoints(Failpoint.parse(text) if text else None, Path(file) if file else None)
 
     def house(self, house: House) -> House:
-        names = ("workloads", "nodes", "credits", "tariffs", "blobs")
+        names = ("workloads", "nodes", "credits", "tariffs", "blobs", "metering")
         return evolve(house, **{name: self.wrapped(getattr(house, name), name) for name in names})
 
     def wrapped(self, port: T, name: str) -> T:

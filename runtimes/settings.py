@@ -19,6 +19,7 @@ from cattrs import Converter
 from typed_settings.types import LoadedSettings, LoaderMeta, OptionList, Secret
 
 from core.policies import PlacementPolicy
+from core.retention import Retention
 from ports.errors import Invalid
 from ports.units import Credits, Span
 from runtimes import setting_values as read
@@ -219,15 +220,44 @@ class Settings:
     )
     s3_access_key: Secret[str] = attrs.field(
         default=Secret("minioadmin"),
-        metadata=_about(read.secret(1), "Access key of S3."),
+        metadata=_about(read.optional(read.secret(1)), "Access key of S3; with both keys empty the default chain of AWS finds some."),
     )
     s3_secret_key: Secret[str] = attrs.field(
         default=Secret("minioadmin"),
-        metadata=_about(read.secret(1), "Secret key of S3."),
+        metadata=_about(read.optional(read.secret(1)), "Secret key of S3; see S3_ACCESS_KEY."),
     )
     s3_bucket: str = attrs.field(
         default="gridweave",
         metadata=_about(read.text("a bucket name", r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"), "Bucket of all blobs."),
+    )
+    # results and logs
+    log_chunk_bytes: int = attrs.field(
+        default=1024 * 1024,
+        metadata=_about(read.whole(1024, 1024**3, "bytes"), "A chunk of a log is closed and stored at this size."),
+    )
+    log_chunk_age_seconds: int = attrs.field(
+        default=2,
+        metadata=_about(read.seconds(1, 3600), "Or at this age, whichever comes first: what a node that dies takes along."),
+    )
+    max_result_mib: int = attrs.field(
+        default=4096,
+        metadata=_about(read.whole(1, 5120, "MiB"), "Largest result; one upload of S3 takes no more than 5 GiB."),
+    )
+    result_pending_seconds: int = attrs.field(
+        default=86_400,
+        metadata=_about(read.seconds(1, 30 * 86_400), "A result that can't be stored for so long is given up, and its job has failed."),
+    )
+    grant_life_seconds: int = attrs.field(
+        default=3600,
+        metadata=_about(read.seconds(2, 86_400), "How long a permission to up- or download works; a run's is renewed at half of it."),
+    )
+    keep_completed_days: int = attrs.field(
+        default=30,
+        metadata=_about(read.whole(0, 3650, "days; 0: for ever"), "How long results, logs and inputs of completed jobs are kept."),
+    )
+    keep_failed_days: int = attrs.field(
+        default=90,
+        metadata=_about(read.whole(0, 3650, "days; 0: for ever"), "And those of failed ones, and every manifest and diagnosis."),
     )
     # not of the environment
     demo_fleet: str = attrs.field(
@@ -254,6 +284,27 @@ class Settings:
     @property
     def billing_tick(self) -> Span:
         return Span.of(seconds=self.billing_tick_seconds)
+
+    @property
+    def log_chunk_age(self) -> Span:
+        return Span.of(seconds=self.log_chunk_age_seconds)
+
+    @property
+    def max_result(self) -> int:
+        """In bytes."""
+        return self.max_result_mib * 1024 * 1024
+
+    @property
+    def result_pending(self) -> Span:
+        return Span.of(seconds=self.result_pending_seconds)
+
+    @property
+    def grant_life(self) -> Span:
+        return Span.of(seconds=self.grant_life_seconds)
+
+    @property
+    def retention(self) -> Retention:
+        return Retention(completed=_days(self.keep_completed_days), failed=_days(self.keep_failed_days))
 
     @property
     def preflight(self) -> Span:
@@ -347,9 +398,21 @@ def contradictions(settings: Settings) -> Iterator[Invalid]:
         yield Invalid(message, "GATEWAY_HOST", "Set PLATFORM_TOKEN, or bind to 127.0.0.1.", settings.host)
     if settings.platform_token and settings.platform_token.get_secret_value() == settings.admin_token.get_secret_value():
         yield Invalid("PLATFORM_TOKEN and ADMIN_TOKEN are the same.", "ADMIN_TOKEN", "Set them to different secrets.", "(hidden)")
+    if settings.keep_failed_days and (settings.keep_completed_days > settings.keep_failed_days or not settings.keep_completed_days):
+        message = f"KEEP_FAILED_DAYS is {settings.keep_failed_days}: what failed would be forgotten before what went well."
+        remedy = "Set it to KEEP_COMPLETED_DAYS or more, or to 0."
+        yield Invalid(message, "KEEP_FAILED_DAYS", remedy, str(settings.keep_failed_days))
+    if bool(settings.s3_access_key) != bool(settings.s3_secret_key):
+        missing = "S3_SECRET_KEY" if settings.s3_access_key else "S3_ACCESS_KEY"
+        yield Invalid(f"{missing} is empty, and the other key of S3 is not.", missing, "Set both, or leave both empty.", "(hidden)")
     if settings.scheduler is Scheduler.EMBEDDED and settings.store is not Store.SQLITE:
         message = f"SCHEDULER is embedded, but STORE is {settings.store.value}."
         yield Invalid(message, "SCHEDULER", "Set SCHEDULER=external and run python -m runtimes.batch schedule.", settings.scheduler.value)
+
+
+def _days(number: int) -> Span | None:
+    """None: for ever."""
+    return Span.of(hours=24 * number) if number else None
 
 
 def _loopback(host: str) -> bool:

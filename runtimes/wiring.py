@@ -12,7 +12,6 @@ from enum import Enum
 
 from attrs import evolve, frozen
 
-from adapters.local.blobs import FolderBlobs
 from adapters.local.clock import SystemClock
 from adapters.local.randomness import SystemRandomness
 from adapters.ray.cluster import AgentSettings, RayCluster
@@ -20,27 +19,21 @@ from adapters.ray.embedded import embedded_cluster, local_ray
 from adapters.ray.local import LOOPBACK
 from adapters.ray.package import agent_package
 from adapters.ray.process import DriverProcess
-from adapters.sqlite.credits import SqliteCredits
-from adapters.sqlite.metering import SqliteMetering
-from adapters.sqlite.schema import open_credits
 from core.house import House, Terms
 from ports.cluster import Cluster
-from ports.credits import ISSUE, user_account
 from ports.errors import Conflict
 from ports.leadership import Epochs, Leadership
-from ports.metering import Metering
 from ports.tariffs import Tariff, Tariffs
-from ports.units import Credits, Instant
+from ports.units import Instant
 from runtimes.batch.host import Host
+from runtimes.blob_stores import open_blobs
 from runtimes.clock_offset import clock_of
 from runtimes.demo_fleet import demo_nodes
 from runtimes.failpoints import Failpoints
-from runtimes.settings import Blobs, CreditsBackend, Settings, Store
+from runtimes.money import open_money
+from runtimes.settings import Settings
 from runtimes.state import house_secret, state_folder
 from runtimes.stores import open_stores
-
-DEMO_USER = "demo"
-DEMO_CREDITS = Credits(1_000 * 1_000_000)
 
 
 @frozen
@@ -51,7 +44,6 @@ class Wired:
     house: House
     leadership: Leadership
     epochs: Epochs
-    metering: Metering
     secret: bytes
     connect: Callable[[], Cluster]
     books: Callable[[], dict[str, object]]
@@ -59,7 +51,7 @@ class Wired:
 
     def host(self, settings: Settings) -> Host:
         """Scheduler and biller in this process."""
-        return Host(self.house, self.leadership, self.epochs, self.metering, self.connect, _disconnect, settings.billing_tick)
+        return Host(self.house, self.leadership, self.epochs, self.connect, _disconnect, settings.billing_tick)
 
     def close(self) -> None:
         self._opened.close()
@@ -75,35 +67,29 @@ class Part(Enum):
 
 
 def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wired:
-    """Open everything. Raises NotImplementedError for an adapter that this release does not have, Unavailable, Refused."""
-    _check_choices(settings)
+    """Open everything. Raises Unavailable, Refused."""
     folder = state_folder(settings.state_dir)
     secret = house_secret(folder)
     clock, opened = clock_of(os.environ, SystemClock()), ExitStack()
-    money = open_credits(folder)
-    opened.callback(money.close)
-    stores, credits = open_stores(settings, folder, opened, part is Part.SCHEDULER), SqliteCredits(money, clock)
+    money = open_money(settings, folder, clock, opened)
+    stores = open_stores(settings, folder, opened, part is Part.SCHEDULER)
     if part in (Part.GATEWAY, Part.SCHEDULER):
         first_tariff(stores.tariffs, settings)
-    if settings.demo:
-        credits.set_plan(DEMO_USER, "paid")
-        credits.post("demo-credits", "grant", {user_account(DEMO_USER): DEMO_CREDITS, ISSUE: -DEMO_CREDITS}, "Credits of the demo")
     terms = Terms(
         credits_enabled=settings.credits_enabled,
         preflight=settings.preflight,
         setup_bound=settings.setup_bound,
         lost_after=settings.node_lost,
+        result_bound=settings.result_pending,
+        max_result=settings.max_result,
+        grant_life=settings.grant_life,
         placement=settings.placement_policy,
         archive_after=settings.jobs_kept,
+        retention=settings.retention,
     )
-    blobs = FolderBlobs(folder / "blobs", gateway_url, secret)
-    house = House(stores.workloads, stores.nodes, credits, stores.tariffs, blobs, clock, SystemRandomness(), terms)
-    metering = SqliteMetering(money)
-
-    def books() -> dict[str, object]:
-        return {"audit": credits.verify(), "alarms": credits.alarms()}
-
-    wired = Wired(house, stores.leadership, stores.epochs, metering, secret, lambda: connect(settings, secret), books, opened)
+    blobs = open_blobs(settings, folder, gateway_url, secret, clock, opened)
+    house = House(stores.workloads, stores.nodes, money.credits, stores.tariffs, blobs, clock, SystemRandomness(), terms, money.metering)
+    wired = Wired(house, stores.leadership, stores.epochs, secret, lambda: connect(settings, secret), money.books, opened)
     points = Failpoints.read(os.environ)
     return wired if points is None else _with_failpoints(wired, points)
 
@@ -115,7 +101,6 @@ def _with_failpoints(wired: Wired, points: Failpoints) -> Wired:
         house=points.house(wired.house),
         leadership=points.wrapped(wired.leadership, "leadership"),
         epochs=points.wrapped(wired.epochs, "epochs"),
-        metering=points.wrapped(wired.metering, "metering"),
         connect=lambda: points.wrapped(wired.connect(), "cluster"),
     )
 
@@ -124,11 +109,16 @@ def connect(settings: Settings, secret: bytes) -> Cluster:
     """The cluster's adapter. Nothing is connected before it is first asked."""
     folder = settings.state_dir.absolute()
     if settings.demo:
-        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet))
-    package, agents = agent_package(), AgentSettings(dir=str(folder / "agents"))
+        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet), agents=_agents(settings, ""))
+    package, agents = agent_package(), _agents(settings, str(folder / "agents"))
     address = settings.ray_head_address
     driver = DriverProcess(lambda: address, package.data, LOOPBACK if address.startswith(("127.", "localhost:")) else {})
     return RayCluster(driver, package, agents, secret)
+
+
+def _agents(settings: Settings, folder: str) -> AgentSettings:
+    """What the operator has said of the agents' work."""
+    return AgentSettings(folder, chunk_bytes=settings.log_chunk_bytes, chunk_age=settings.log_chunk_age, result_cap=settings.max_result)
 
 
 def stop_local_ray(settings: Settings) -> None:
@@ -144,20 +134,6 @@ def first_tariff(tariffs: Tariffs, settings: Settings) -> None:
         tariffs.publish(Tariff(1, Instant(0), settings.base_credits.micro, settings.vram_credits.micro))
     except Conflict:
         return  # another process was faster, with the same settings
-
-
-def _check_choices(settings: Settings) -> None:
-    later = [
-        f"{name}={chosen.value}"
-        for name, chosen, have in (
-            ("STORE", settings.store, tuple(Store)),
-            ("BLOBS", settings.blobs, (Blobs.FOLDER,)),
-            ("CREDITS", settings.credits, (CreditsBackend.EMBEDDED,)),
-        )
-        if chosen not in have
-    ]
-    if later:
-        raise NotImplementedError(f"{', '.join(later)}: this release does not have that adapter yet; see the README's status table")
 
 
 def _disconnect(cluster: Cluster) -> None:

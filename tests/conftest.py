@@ -22,11 +22,13 @@ from hypothesis import HealthCheck, settings
 
 from tests.kube.binaries import MISSING, REMEDY
 from tests.kube.fixtures import admin, client, core_api, namespace, own_plane, plane
+from tests.s3.fixtures import s3_blobs, s3_connection, seaweed
 
 __all__ = ["admin", "client", "core_api", "namespace", "own_plane", "plane"]  # fixtures of every suite that needs a real Kubernetes
+__all__ += ["s3_blobs", "s3_connection", "seaweed"]  # and of those that need a real S3
 
 MARK = "GRIDWEAVE_TEST_RUN"
-SUITES = ("unit", "properties", "contract", "kube", "e2e")
+SUITES = ("unit", "properties", "money", "contract", "s3", "kube", "e2e")
 ROUNDS_OF_GRACE = 30  # looks at the process table, a tenth of a second apart, before a dying process counts as left alive
 
 # Machines are noisy: neither a slow example nor slow generation is a failure. A failure prints the blob that replays it.

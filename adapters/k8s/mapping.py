@@ -155,7 +155,7 @@ def spec_form(job: Job) -> Form:
                     "workingDirRef": _blob_form(spec.env.working_dir),
                 }
             ),
-            "limits": None if spec.max_runtime is None else {"maxRuntimeMs": spec.max_runtime.ms},
+            "limits": _limits_form(spec),
             "labels": spec.labels,
             "client": {"python": spec.python, "cloudpickle": spec.cloudpickle},
             "bodySha256": spec.body_sha256,
@@ -190,7 +190,7 @@ def ask_of(form: Form) -> Ask:
 
 
 def _spec(form: Form) -> JobSpec:
-    env, client, limit = form.get("env", {}), form.get("client", {}), form.get("limits", {}).get("maxRuntimeMs")
+    env, client, limits = form.get("env", {}), form.get("client", {}), form.get("limits", {})
     return JobSpec(
         user=form["user"],
         plan=form.get("plan", "free"),
@@ -202,14 +202,23 @@ def _spec(form: Form) -> JobSpec:
         env=Environment(
             tuple(env.get("pip", ())), tuple(env.get("uv", ())), dict(env.get("variables", {})), _blob(env.get("workingDirRef"))
         ),
-        max_runtime=None if limit is None else Span(limit),
+        max_runtime=Span(limits["maxRuntimeMs"]) if "maxRuntimeMs" in limits else None,
         labels=dict(form.get("labels", {})),
         python=client.get("python", ""),
         cloudpickle=client.get("cloudpickle", ""),
         body_sha256=form.get("bodySha256", ""),
         hold=Credits(form.get("hold", 0)),
         billed=form.get("billed", True),
+        cap=Credits(limits["maxCost"]) if "maxCost" in limits else None,
     )
+
+
+def _limits_form(spec: JobSpec) -> Form | None:
+    found = {
+        "maxRuntimeMs": None if spec.max_runtime is None else spec.max_runtime.ms,
+        "maxCost": None if spec.cap is None else spec.cap.micro,
+    }
+    return without_none(found) or None
 
 
 def _blob_form(blob: BlobRef | None) -> Form | None:

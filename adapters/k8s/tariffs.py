@@ -67,6 +67,8 @@ def _object(tariff: Tariff, namespace: str) -> Form:
         "providers": tariff.providers,
         "splits": {"rentalFeePpm": tariff.splits.rental_fee_ppm, "callFeePpm": tariff.splits.call_fee_ppm},
     }
+    if tariff.by:
+        spec |= {"publishedBy": tariff.by, "publishedAt": time_text(tariff.at)}
     meta = {"name": f"v{tariff.version}", "namespace": namespace}
     return {"apiVersion": API_VERSION, "kind": "GridweaveTariff", "metadata": meta, "spec": sendable(spec)}
 
@@ -85,6 +87,8 @@ def _tariff(form: Form) -> Tariff:
             dict(spec.get("orgModels", {})),
             {owner: dict(rates) for owner, rates in spec.get("providers", {}).items()},
             Splits(splits.get("rentalFeePpm", Splits().rental_fee_ppm), splits.get("callFeePpm", Splits().call_fee_ppm)),
+            spec.get("publishedBy", ""),
+            time_of(spec["publishedAt"]) if "publishedAt" in spec else Instant(0),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise Unavailable("a tariff", f"object {name} can't be read: {type(error).__name__}: {error}"[:200]) from error

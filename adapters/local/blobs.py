@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from adapters.local.grants import read_grant, write_grant
-from adapters.local.keys import checked_key
+from ports.blob_keys import checked_key
 from ports.blobs import BlobInfo, Grant
 from ports.errors import AlreadyExists, Invalid, NotFound, Unavailable
 from ports.units import Instant, Span
@@ -70,6 +70,10 @@ class FolderBlobs:
             size = _trailer(handle, key)[1]
             blocks.take(offset, size if length is None else min(size, offset + length))
             return blocks
+
+    def join(self, keys: Iterable[str]) -> Iterator[bytes]:
+        for key in keys:
+            yield from self.get(key)
 
     def stat(self, key: str) -> BlobInfo | None:
         with _answering():

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from attrs import frozen
 
-from adapters.local.keys import checked_folder, checked_key, is_key
+from ports.blob_keys import checked_folder, checked_key, is_key
 from ports.blobs import Grant
 from ports.errors import Forbidden, Invalid
 from ports.units import Instant

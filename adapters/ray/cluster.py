@@ -34,7 +34,8 @@ class AgentSettings:
 
     dir: folder on the node that outlives the agent and Ray; each node has a folder of its own below it.
     host: where it listens; "": at the address by which Ray knows the node. uv: path of a uv binary there, None: it
-    looks for one. chunk_bytes, chunk_age: when a log chunk is closed. None: the agent's own defaults.
+    looks for one. chunk_bytes, chunk_age: when a log chunk is closed. result_cap: bytes of the largest result. None: the
+    agent's own defaults.
     """
 
     dir: str
@@ -42,6 +43,7 @@ class AgentSettings:
     uv: str | None = None
     chunk_bytes: int | None = None
     chunk_age: Span | None = None
+    result_cap: int | None = None
 
 
 @frozen
@@ -167,6 +169,8 @@ class RayCluster:
             config["chunk_bytes"] = settings.chunk_bytes
         if settings.chunk_age is not None:
             config["chunk_age_ms"] = settings.chunk_age.ms
+        if settings.result_cap is not None:
+            config["result_cap_bytes"] = settings.result_cap
         return config
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from attrs import evolve
+
 from adapters.ray.cluster import AgentSettings, RayCluster
 from adapters.ray.labels import DEMO
 from adapters.ray.local import LOOPBACK, LocalRay
@@ -22,13 +24,19 @@ def local_ray(home: Path, progress: Callable[[str], None] = lambda text: None) -
 
 
 def embedded_cluster(
-    home: Path, secret: bytes, demo: Sequence[ClusterNode], progress: Callable[[str], None] = lambda text: None
+    home: Path,
+    secret: bytes,
+    demo: Sequence[ClusterNode],
+    progress: Callable[[str], None] = lambda text: None,
+    agents: AgentSettings | None = None,
 ) -> RayCluster:
     """A cluster of these imaginary nodes; the local Ray is started (or found) when it is first asked.
+
+    agents: as they shall work; their folder and their uv are known here.
 
     Closing it leaves Ray, agents and runs alive: `local_ray(home).stop(runs=True)` ends them.
     Raises Unavailable if the agent's package or uv is not installed.
     """
     local, package = local_ray(home, progress), agent_package()
     driver = DriverProcess(local.ensure, package.data, LOOPBACK)
-    return RayCluster(driver, package, AgentSettings(str(local.agent_dir), uv=uv_binary()), secret, demo)
+    return RayCluster(driver, package, evolve(agents or AgentSettings(""), dir=str(local.agent_dir), uv=uv_binary()), secret, demo)

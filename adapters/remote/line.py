@@ -1,14 +1,18 @@
-"""The line to the control service: one call is one request, its error is the error that the other end raised.
+"""The line to a service of ours: one call is one request, its error is the error that the other end raised.
 
-A request that got no answer is Unavailable: whether it acted is not known, and asking again is right.
+A request that got no answer is Unavailable: whether it acted is not known, and asking again is right. A line may ask
+again by itself; that is for services whose every call is safe to repeat.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
+import stamina
 
 from ports import calls
 from ports.calls import Method
@@ -16,15 +20,19 @@ from ports.errors import Refused, Unavailable
 
 CONNECT_S, ANSWER_S = 3.0, 20.0
 CONNECTIONS = 32
+CONTROL = "the control service"
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between two tries
 
 
 class Line:
-    """url: of the control service. token: its ADMIN_TOKEN. Any number of threads may call."""
+    """url: of the service. token: its ADMIN_TOKEN. Any number of threads may call."""
 
-    def __init__(self, url: str, token: str, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, url: str, token: str, transport: httpx.BaseTransport | None = None, *, what: str = CONTROL, tries: int = 1) -> None:
+        """what: the service in words, for errors. tries: how often a call is made before it is Unavailable."""
+        self._what, self._tries = what, tries
         self._client = httpx.Client(
             base_url=url,
-            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            headers={"Authorization": f"Bearer {token}"},
             timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=CONNECTIONS),
             trust_env=False,
@@ -42,15 +50,33 @@ class Line:
         """Likewise, of what may wait for so long before it answers."""
         return self._ask(path, method, calls.pack(method, *args), ANSWER_S + patience_s)
 
+    def post(self, path: str, body: bytes, content_type: str) -> None:
+        """Send what is no call. Raises likewise."""
+        for attempt in self._attempts():
+            with attempt:
+                self._posted(path, body, httpx.Timeout(ANSWER_S, connect=CONNECT_S), content_type)
+
     def _ask(self, path: str, method: Method, form: calls.Form, seconds: float) -> Any:
         body = json.dumps(form, separators=(",", ":")).encode()  # ASCII: half of a surrogate pair travels as its escape
+        for attempt in self._attempts():
+            with attempt:
+                said = self._posted(f"/v1/{path}/{method.__name__}", body, httpx.Timeout(seconds, connect=CONNECT_S))
+        return calls.take(method, said, self._what)
+
+    def _attempts(self) -> Iterator[AbstractContextManager[object]]:
+        return iter(
+            stamina.retry_context(on=Unavailable, attempts=self._tries, timeout=None, wait_initial=FIRST_PAUSE_S, wait_max=LONGEST_PAUSE_S)
+        )
+
+    def _posted(self, path: str, body: bytes, timeout: httpx.Timeout, content_type: str = "application/json") -> Any:
+        """What the other end gave as result."""
         try:
-            answer = self._client.post(f"/v1/{path}/{method.__name__}", content=body, timeout=httpx.Timeout(seconds, connect=CONNECT_S))
+            answer = self._client.post(path, content=body, timeout=timeout, headers={"Content-Type": content_type})
             said = answer.json()
         except (httpx.HTTPError, ValueError) as error:
-            raise Unavailable("the control service", type(error).__name__) from error
+            raise Unavailable(self._what, type(error).__name__) from error
         if answer.status_code == 200 and isinstance(said, dict) and "result" in said:
-            return calls.take(method, said["result"])
+            return said["result"]
         if answer.status_code == 401:
-            raise Refused("The control service does not take this token.", "ADMIN_TOKEN", "Set ADMIN_TOKEN as it has it.")
-        raise calls.take_error(said)
+            raise Refused(f"{self._what.capitalize()} does not take this token.", "ADMIN_TOKEN", "Set ADMIN_TOKEN as it has it.")
+        raise calls.take_error(said, self._what)

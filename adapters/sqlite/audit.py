@@ -13,7 +13,9 @@ from typing import Any
 from attrs import define, field, frozen
 
 from adapters.sqlite import journal
-from ports.credits import HoldState
+from ports.credits import SPENDING, HoldState
+from ports.months import Month
+from ports.units import Instant
 
 
 @frozen
@@ -56,6 +58,7 @@ class _Walk:
     hash: bytes = bytes(32)
     posting: _Posting = field(factory=_Posting)
     balances: dict[str, int] = field(factory=dict)
+    spent: dict[tuple[str, str], int] = field(factory=dict)  # (account, month)
     keys: set[str] = field(factory=set)
     charges: dict[tuple[str, str], tuple[str, int]] = field(factory=dict)  # (uid, run): payer and until
     totals: dict[tuple[str, str, str], int] = field(factory=dict)  # (uid, run, account)
@@ -79,6 +82,9 @@ class _Walk:
             raise _WrongError("the row differs from its posting", seq)
         if kind == journal.CHARGE:
             self._add_charge(seq, key, run, account, amount)
+        if kind in SPENDING and amount < 0 and account.startswith(journal.USERS):
+            month = str(Month.of(Instant(at)))
+            self.spent[account, month] = self.spent.get((account, month), 0) - amount
         self.posting.balance += amount
         self.balances[account] = self.balances.get(account, 0) + amount
         self.rows, self.hash = seq, stored
@@ -131,6 +137,8 @@ def _compare(db: sqlite3.Connection, walk: _Walk) -> None:
     _equal("charge of", walk.charges, (((uid, run), (payer, until)) for uid, run, payer, until in charges))
     totals = db.execute("SELECT uid, run, account, total FROM totals")
     _equal("total of", walk.totals, (((uid, run, account), total) for uid, run, account, total in totals))
+    spent = db.execute("SELECT account, month, amount FROM spent")
+    _equal("spent by", walk.spent, (((account, month), amount) for account, month, amount in spent))
     _equal("key", dict.fromkeys(walk.keys, 1), db.execute("SELECT key, 1 FROM posted"))
     odd = db.execute(
         "SELECT key FROM holds WHERE amount < 0 OR state NOT IN (?, ?)", (HoldState.OPEN.value, HoldState.CLOSED.value)

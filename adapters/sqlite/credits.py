@@ -7,16 +7,18 @@ only the difference to the highest totals seen, a hold and a one-off posting are
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from adapters.sqlite import journal
+from adapters.sqlite import caps, journal
 from adapters.sqlite.audit import Audit, audit
 from adapters.sqlite.database import Database
+from adapters.sqlite.payouts import Payout, due, pay
 from ports.clock import Clock
-from ports.credits import Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
+from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
 from ports.errors import Invalid, KeyReused, Refused
+from ports.months import Month
 from ports.units import Credits, Instant, Span
 
 PLANS = ("free", "paid")
@@ -48,7 +50,7 @@ class _Highest:
 
 
 class SqliteCredits:
-    """`ports.credits.CreditService`, with the operator's `set_plan`, `alarms` and `verify` beside it."""
+    """`ports.credits.OperatedCredits`, with the operator's `alarms` and `verify` beside it."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         """clock: only dates the rows."""
@@ -56,8 +58,11 @@ class SqliteCredits:
         self._clock = clock
 
     def account(self, name: str) -> Account:
-        with self._database.read() as db:
-            return _account(db, name)
+        with self._database.snapshot() as db:
+            return _account(db, name, self._month())
+
+    def _month(self) -> Month:
+        return Month.of(self._clock.now())
 
     def set_plan(self, user: str, plan: str) -> Account:
         """Tell the service a user's plan, "free" or "paid". Raises Invalid for another."""
@@ -66,7 +71,16 @@ class SqliteCredits:
         name = _checked(user_account(user))
         with self._database.write() as db:
             db.execute("INSERT INTO accounts VALUES (?, 0, 0, ?) ON CONFLICT (name) DO UPDATE SET plan = excluded.plan", (name, plan))
-            return _account(db, name)
+            return _account(db, name, self._month())
+
+    def set_cap(self, account: str, cap: Credits | None) -> Account:
+        """Also raises Invalid for a cap below 0."""
+        _checked(account)
+        if cap is not None and not 0 <= cap.micro <= journal.LARGEST:
+            raise Invalid(f"A cap of {cap} credits can't be.", "cap", "Give 0 or more, or none.", str(cap))
+        with self._database.write() as db:
+            caps.put(db, account, cap)
+            return _account(db, account, self._month())
 
     # ------------------------------------------------------------ holds
 
@@ -77,8 +91,7 @@ class SqliteCredits:
             raise Invalid(f"A hold of {amount} credits can't be.", "amount", "Give 0 or more.", str(amount))
         with self._database.write() as db:
             stored = db.execute("SELECT account, amount, have, state FROM holds WHERE key = ?", (key,)).fetchone()
-            known = _account(db, account)
-            have = known.balance - known.held
+            have = _account(db, account, self._month()).available
             if stored is not None and stored[3] == HoldState.CLOSED:
                 return HoldAnswer(HoldState.CLOSED, amount, have)
             if stored is not None:
@@ -100,8 +113,7 @@ class SqliteCredits:
             if stored is None:
                 db.execute("INSERT INTO holds VALUES (?, '', 0, 0, ?, ?)", (key, HoldState.CLOSED.value, self._clock.now().ms))
             elif stored[2] == HoldState.OPEN:
-                db.execute("UPDATE holds SET state = ? WHERE key = ?", (HoldState.CLOSED.value, key))
-                _add_held(db, stored[0], -stored[1])
+                _close_hold(db, key, stored[0], stored[1])
 
     # ------------------------------------------------------------ postings
 
@@ -113,23 +125,40 @@ class SqliteCredits:
             return tuple(_charge(db, now, each) for each in charges)
 
     def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
-        if kind == journal.CHARGE or not kind or not key:
-            raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind", "Charges go through charge().")
-        for name, amount in lines.items():
-            if abs(amount.micro) > journal.LARGEST:
-                raise Invalid(f"{amount} credits are too many for one posting.", "lines", "", str(amount))
-            _checked(name)
-        journal.check_balanced(lines.values())
+        _check_posting(key, kind, lines)
         with self._database.write() as db:
-            if db.execute("SELECT 1 FROM posted WHERE key = ?", (key,)).fetchone() is not None:
-                return False
-            journal.append(db, self._clock.now(), kind, key, tuple(lines.items()), memo=memo)
-            db.execute("INSERT INTO posted VALUES (?)", (key,))
+            return self._post(db, key, kind, lines, memo)
+
+    def capture(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        _check_posting(key, kind, lines)
+        with self._database.write() as db:
+            stored = db.execute("SELECT account, amount, state FROM holds WHERE key = ?", (key,)).fetchone()
+            if stored is None or stored[2] != HoldState.OPEN:
+                if stored is not None and _is_posted(db, key):
+                    return False
+                raise Refused("There is no open hold of that key.", "key", "Authorise it first; what was voided can't be captured.")
+            account, amount, _ = stored
+            if -lines.get(account, Credits(0)).micro > amount:
+                raise Invalid(f"{Credits(amount)} credits are held, and more would be captured.", "lines", "Capture at most what is held.")
+            _close_hold(db, key, account, amount)
+            return self._post(db, key, kind, lines, memo)
+
+    def _post(self, db: sqlite3.Connection, key: str, kind: str, lines: dict[str, Credits], memo: str) -> bool:
+        if _is_posted(db, key):
+            return False
+        journal.append(db, self._clock.now(), kind, key, tuple(lines.items()), memo=memo)
+        db.execute("INSERT INTO posted VALUES (?)", (key,))
         return True
 
-    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
+    def journal(
+        self, account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END
+    ) -> tuple[Entry, ...]:
         with self._database.read() as db:
-            return journal.entries(db, account, after, limit)
+            return journal.entries(db, account, after, limit, since, until)
+
+    def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
+        with self._database.read() as db:
+            return journal.turnover(db, account, since, until)
 
     # ------------------------------------------------------------ for the operator
 
@@ -140,6 +169,27 @@ class SqliteCredits:
                 "SELECT seq, at, uid, run, until, detail FROM alarms WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
             ).fetchall()
         return tuple(Alarm(seq, Instant(at), uid, run, Span(until), detail) for seq, at, uid, run, until, detail in rows)
+
+    def export(self, since: Instant = BEGINNING, until: Instant = END) -> Iterator[Entry]:
+        """Every entry of every account, oldest first, as it was at one moment."""
+        with self._database.snapshot() as db:
+            yield from journal.all_entries(db, since, until)
+
+    def payouts(self, until: Instant, dry_run: bool = False) -> tuple[Payout, ...]:
+        """Post to every provider what he has earned before `until` and not been paid; the same again pays nothing.
+
+        dry_run: only say it. Raises Invalid for an instant that has not come yet: more could be earned before it.
+        """
+        now = self._clock.now()
+        if until > now:
+            raise Invalid(
+                "That time has not come yet.", "until", "Give a time in the past, such as the first of this month.", str(until.ms)
+            )
+        if dry_run:
+            with self._database.snapshot() as db:
+                return due(db, until)
+        with self._database.write() as db:
+            return pay(db, now, until)
 
     def verify(self) -> Audit:
         """Read the whole journal and prove it: zero sums, the hash chain, monotone totals, balances and holds."""
@@ -155,17 +205,24 @@ def _charge(db: sqlite3.Connection, now: Instant, charge: Charge) -> ChargeAnswe
     highest = _highest(db, charge.uid, run)
     fault = _fault(charge)
     if not fault and charge.until.ms <= highest.until:
-        return ChargeAnswer(ChargeState.STALE, _account(db, charge.payer).balance, highest.charged)
+        return _answer(db, now, charge, ChargeState.STALE, highest.charged)
     fault = fault or _regress(charge, highest)
     if fault:
         db.execute(
             "INSERT INTO alarms (at, uid, run, until, detail) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (now.ms, charge.uid, run, max(-1, min(charge.until.ms, journal.LARGEST)), fault),  # it may be what is wrong
         )
-        return ChargeAnswer(ChargeState.REFUSED, _account(db, charge.payer).balance, highest.charged, fault)
+        return _answer(db, now, charge, ChargeState.REFUSED, highest.charged, fault)
     _post_difference(db, now, charge, highest)
-    charged = Credits(sum(total.micro for total in charge.totals.values()))
-    return ChargeAnswer(ChargeState.POSTED, _account(db, charge.payer).balance, charged)
+    return _answer(db, now, charge, ChargeState.POSTED, Credits(sum(total.micro for total in charge.totals.values())))
+
+
+def _answer(db: sqlite3.Connection, now: Instant, charge: Charge, state: ChargeState, charged: Credits, fault: str = "") -> ChargeAnswer:
+    payer, month = _account(db, charge.payer, Month.of(now)), Month.of(now)
+    if payer.cap is None:
+        return ChargeAnswer(state, payer.balance, charged, fault)
+    step = caps.reached(db, charge.payer, month, payer.cap, payer.spent) if state is ChargeState.POSTED else 0
+    return ChargeAnswer(state, payer.balance, charged, fault, payer.cap - payer.spent, step)
 
 
 def _post_difference(db: sqlite3.Connection, now: Instant, charge: Charge, highest: _Highest) -> None:
@@ -216,9 +273,33 @@ def _highest(db: sqlite3.Connection, uid: str, run: str) -> _Highest:
     return _Highest(row[0], row[1], dict(db.execute("SELECT account, total FROM totals WHERE uid = ? AND run = ?", (uid, run)).fetchall()))
 
 
-def _account(db: sqlite3.Connection, name: str) -> Account:
-    row = db.execute("SELECT balance, held, plan FROM accounts WHERE name = ?", (name,)).fetchone()
-    return Account(name, Credits(0), Credits(0)) if row is None else Account(name, Credits(row[0]), Credits(row[1]), row[2])
+_ACCOUNT = """SELECT coalesce(balance, 0), coalesce(held, 0), coalesce(plan, ''), cap, coalesce(spent.amount, 0)
+    FROM (SELECT ? AS wanted) LEFT JOIN accounts ON accounts.name = wanted
+    LEFT JOIN caps ON caps.account = wanted LEFT JOIN spent ON spent.account = wanted AND spent.month = ?"""
+
+
+def _account(db: sqlite3.Connection, name: str, month: Month) -> Account:
+    balance, held, plan, cap, spent = db.execute(_ACCOUNT, (name, str(month))).fetchone()
+    return Account(name, Credits(balance), Credits(held), plan, Credits(cap) if cap is not None else None, Credits(spent))
+
+
+def _check_posting(key: str, kind: str, lines: dict[str, Credits]) -> None:
+    if kind == journal.CHARGE or not kind or not key:
+        raise Refused("A one-off posting needs a key, and a kind other than charge.", "kind", "Charges go through charge().")
+    for name, amount in lines.items():
+        if abs(amount.micro) > journal.LARGEST:
+            raise Invalid(f"{amount} credits are too many for one posting.", "lines", "", str(amount))
+        _checked(name)
+    journal.check_balanced(lines.values())
+
+
+def _is_posted(db: sqlite3.Connection, key: str) -> bool:
+    return db.execute("SELECT 1 FROM posted WHERE key = ?", (key,)).fetchone() is not None
+
+
+def _close_hold(db: sqlite3.Connection, key: str, account: str, amount: int) -> None:
+    db.execute("UPDATE holds SET state = ? WHERE key = ?", (HoldState.CLOSED.value, key))
+    _add_held(db, account, -amount)
 
 
 def _add_held(db: sqlite3.Connection, account: str, micro: int) -> None:

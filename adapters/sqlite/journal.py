@@ -10,13 +10,16 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ports.credits import Entry
+from adapters.sqlite import caps
+from ports.credits import SPENDING, Entry, user_account
 from ports.errors import Invalid
+from ports.months import Month
 from ports.units import Credits, Instant, Span
 
 CHARGE = "charge"  # the kind of a charge's posting; its key is the workload's uid, its first line is the payer's
+USERS = user_account("")
 LARGEST = 2**53  # micro-credits in one line: no sum of a thousand of them leaves 64 bits
 _ACCOUNT = re.compile(r"[a-z]{1,40}(:[^\x00-\x20\x7f\ud800-\udfff]{1,400})?")
 
@@ -60,6 +63,8 @@ def append(
             "INSERT INTO accounts VALUES (?, ?, 0, '') ON CONFLICT (name) DO UPDATE SET balance = balance + excluded.balance",
             (account, amount.micro),
         )
+        if kind in SPENDING and amount.micro < 0 and account.startswith(USERS):
+            caps.spend(db, account, Month.of(at), -amount.micro)
     db.execute("UPDATE journal_end SET seq = ?, posting = ?, hash = ?", (seq, posting, hashed))
 
 
@@ -68,9 +73,28 @@ def chained(before: bytes, row: Row) -> bytes:
     return hashlib.sha256(before + json.dumps(row, separators=(",", ":")).encode()).digest()
 
 
-def entries(db: sqlite3.Connection, account: str, after: int, limit: int) -> tuple[Entry, ...]:
-    rows = db.execute(f"SELECT {COLUMNS} FROM journal WHERE account = ? AND seq > ? ORDER BY seq LIMIT ?", (account, after, limit))  # noqa: S608
-    return tuple(
-        Entry(seq, Instant(at), posting, name, Credits(amount), kind, key, run, Span(until), memo)
-        for seq, at, posting, name, amount, kind, key, run, until, memo in rows
+def entries(db: sqlite3.Connection, account: str, after: int, limit: int, since: Instant, until: Instant) -> tuple[Entry, ...]:
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM journal WHERE account = ? AND seq > ? AND at >= ? AND at < ? ORDER BY seq LIMIT ?",  # noqa: S608
+        (account, after, since.ms, until.ms, limit),
     )
+    return tuple(_entry(row) for row in rows)
+
+
+def all_entries(db: sqlite3.Connection, since: Instant, until: Instant) -> Iterator[Entry]:
+    """Of every account, one after another, within a snapshot."""
+    wanted = f"SELECT {COLUMNS} FROM journal WHERE at >= ? AND at < ? ORDER BY seq"  # noqa: S608
+    yield from (_entry(row) for row in db.execute(wanted, (since.ms, until.ms)))
+
+
+def _entry(row: Row) -> Entry:
+    seq, at, posting, name, amount, kind, key, run, ran, memo = row
+    return Entry(seq, Instant(at), posting, name, Credits(amount), kind, key, run, Span(ran), memo)
+
+
+def turnover(db: sqlite3.Connection, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
+    rows = db.execute(
+        "SELECT kind, sum(amount) FROM journal WHERE account = ? AND at >= ? AND at < ? GROUP BY kind ORDER BY kind",
+        (account, since.ms, until.ms),
+    )
+    return {kind: Credits(amount) for kind, amount in rows}

@@ -53,9 +53,21 @@ _CREDITS_1 = (
     """CREATE TABLE usage (
         seq INTEGER NOT NULL PRIMARY KEY, id TEXT NOT NULL UNIQUE, body BLOB NOT NULL) STRICT""",
 )
+_CREDITS_2 = ("CREATE INDEX journal_by_time ON journal (account, at, kind, amount)",)
+_CREDITS_3 = (
+    "CREATE TABLE caps (account TEXT NOT NULL PRIMARY KEY, cap INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+    # What each user has spent in each month of UTC.
+    """CREATE TABLE spent (account TEXT NOT NULL, month TEXT NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (account, month))
+        STRICT, WITHOUT ROWID""",
+    """INSERT INTO spent SELECT account, strftime('%Y-%m', at / 1000, 'unixepoch') AS month, -sum(amount) FROM journal
+        WHERE account LIKE 'user:%' AND kind IN ('charge', 'call') AND amount < 0 GROUP BY account, month""",
+    # The steps of a month's cap that were told.
+    """CREATE TABLE cap_steps (account TEXT NOT NULL, month TEXT NOT NULL, percent INTEGER NOT NULL, PRIMARY KEY (account, month, percent))
+        STRICT, WITHOUT ROWID""",
+)
 
 GRIDWEAVE = Schema("workloads", (_WORKLOADS_1,))
-CREDITS = Schema("credits", (_CREDITS_1,))
+CREDITS = Schema("credits", (_CREDITS_1, _CREDITS_2, _CREDITS_3))
 
 
 def open_gridweave(folder: Path) -> Database:

@@ -10,6 +10,7 @@ import http.client
 import io
 import os
 import random
+import re
 import secrets
 import time
 import urllib.error
@@ -23,6 +24,7 @@ from gridweave_agent.protocol import Grant
 _BLOCK = 1 << 20
 _TIMEOUT = 30.0  # seconds without a byte
 _UNSIZED = 1 << 40
+DIGEST_FIELD = "x-amz-meta-sha256"  # of a form: S3 keeps it with the object
 
 
 class TransferError(Exception):
@@ -75,8 +77,11 @@ def download_until(grant: Grant, name: str, path: str, deadline: float, stopped:
             return
 
 
-def upload(grant: Grant, name: str, path: str, start: int = 0, end: int | None = None) -> None:
-    """Store bytes start..end of the file as `name` below the grant's prefix. Raises TransferError."""
+def upload(grant: Grant, name: str, path: str, start: int = 0, end: int | None = None, sha256: str = "") -> None:
+    """Store bytes start..end of the file as `name` below the grant's prefix. sha256: of them, where it is known already.
+
+    Raises TransferError.
+    """
     size = (os.path.getsize(path) if end is None else end) - start
     if grant.max_size and size > grant.max_size:
         raise TransferError(f"{name}: {size} bytes, and its grant allows {grant.max_size}", again=False)
@@ -90,7 +95,8 @@ def upload(grant: Grant, name: str, path: str, start: int = 0, end: int | None =
                 request.add_header(key, value)
         else:
             boundary = secrets.token_hex(16)
-            head, foot = _form(grant, name, boundary)
+            digest = sha256 or (_digest(file, start, size) if DIGEST_FIELD in grant.fields else "")
+            head, foot = _form(grant, name, boundary, digest)
             size += len(head) + len(foot)
             body = _Joined(head, body, foot)
             request = urllib.request.Request(grant.url, method="POST")  # noqa: S310  http(s) only
@@ -101,9 +107,21 @@ def upload(grant: Grant, name: str, path: str, start: int = 0, end: int | None =
             answer.read(_BLOCK)
 
 
-def _form(grant: Grant, name: str, boundary: str) -> tuple[bytes, bytes]:
-    """What goes before and after the file in an S3 form upload; the key comes first, the file last."""
+def _digest(file: BinaryIO, start: int, size: int) -> str:
+    """SHA-256 of those bytes; the file is back at the first of them."""
+    digest, left = hashlib.sha256(), size
+    while left and (block := file.read(min(left, _BLOCK))):
+        digest.update(block)
+        left -= len(block)
+    file.seek(start)
+    return digest.hexdigest()
+
+
+def _form(grant: Grant, name: str, boundary: str, sha256: str) -> tuple[bytes, bytes]:
+    """What goes before and after the file in an S3 form upload; the file comes last. A grant that has a place for the digest gets it."""
     fields = {**grant.fields, "key": grant.prefix + name}
+    if DIGEST_FIELD in fields:
+        fields[DIGEST_FIELD] = sha256
     parts = [f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n' for key, value in fields.items()]
     parts.append(
         f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name.rpartition("/")[2]}"\r\n'
@@ -119,7 +137,7 @@ def _opened(request: urllib.request.Request, what: str) -> http.client.HTTPRespo
         with error:
             said = ""
             with suppress(OSError, http.client.HTTPException):
-                said = error.read(300).decode(errors="replace").strip()
+                said = _told(error.read(2000).decode(errors="replace"))
         raise TransferError(
             f"{what}: the store answered {error.code} {said}".strip(), again=error.code >= 500 or error.code in (403, 408, 429)
         ) from None
@@ -127,6 +145,12 @@ def _opened(request: urllib.request.Request, what: str) -> http.client.HTTPRespo
         reason = getattr(error, "reason", error)
         raise TransferError(f"{what}: the store can't be reached: {reason}", again=True) from None
     return answer
+
+
+def _told(body: str) -> str:
+    """What the store says is wrong. Of S3's XML only the code: the rest may quote what was signed."""
+    code = re.search(r"<Code>([A-Za-z0-9.]{1,80})</Code>", body)
+    return code[1] if code else body[:300].strip() if "<" not in body[:300] else ""
 
 
 class _Slice(io.RawIOBase):

@@ -164,7 +164,7 @@ class Uploads:
     def _upload_next(self, plan: _Plan) -> None:
         run, grant = plan.run, plan.run.output
         if run.state == GONE and not plan.result_sent and run.result is not None:
-            upload(grant, "result", run.dir.result)
+            upload(grant, "result", run.dir.result, sha256=run.result.sha256)
             plan.result_sent = True
         elif plan.sent < len(plan.ends):
             start = plan.ends[plan.sent - 1] if plan.sent else 0

@@ -40,6 +40,9 @@ class Scan(Finder[GpuState]):
     def moved(self, gpu: GpuState) -> None:
         """It looks at all of them anyway."""
 
+    def gone(self, gpu: GpuState) -> None:
+        """Likewise."""
+
     def _fits(self, gpu: GpuState, need: int) -> bool:
         return gpu.offer >= need and (gpu.offer == gpu.total or not self._exclusive)
 

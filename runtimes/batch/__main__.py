@@ -16,11 +16,11 @@ from attrs import asdict
 from cyclopts import App, Parameter
 
 from core.archive import archive
-from core.sweep import sweep_uploads
+from core.sweep import sweep as sweep_blobs
 from core.tick import tick
 from ports.errors import GridweaveError, Invalid, Unavailable
 from ports.units import Span
-from runtimes import failpoints
+from runtimes import blob_stores, failpoints
 from runtimes.batch.host import Host
 from runtimes.batch.probe import probe
 from runtimes.batch.term import Term
@@ -80,6 +80,9 @@ def reconcile(*, seconds: float = RECONCILE_S, as_json: Json = False) -> int:
         term = Term(wired.house, cluster, wired.epochs, keep)
         try:
             term.run()
+            if term.newest and wired.leadership.acquire():  # its epoch was below one that nodes or records know
+                term = Term(wired.house, cluster, wired.epochs, keep, term.newest)
+                term.run()
         finally:
             wired.leadership.release()
         nodes = wired.house.nodes.list()
@@ -98,7 +101,7 @@ def bill(*, as_json: Json = False) -> int:
         if not settings.credits_enabled:
             _say({"credits_enabled": False}, as_json)
             return 0
-        done = tick(wired.house, wired.metering)
+        done = tick(wired.house)
         _say(asdict(done), as_json)
         return 1 if done.refused else 0
     finally:
@@ -107,13 +110,14 @@ def bill(*, as_json: Json = False) -> int:
 
 @app.command
 def sweep(*, as_json: Json = False) -> int:
-    """Move jobs that ended JOBS_KEPT_HOURS ago to the archive, and delete uploads that no submit has used for a day.
+    """Move jobs that ended JOBS_KEPT_HOURS ago to the archive, and delete what is kept no longer: uploads that no submit has
+    used for a day, and what ended jobs have left, by KEEP_COMPLETED_DAYS and KEEP_FAILED_DAYS.
 
     Any number at once is harmless.
     """
     wired, _ = _open(Part.REAPER)
     try:
-        _say({**asdict(archive(wired.house)), "uploads": sweep_uploads(wired.house)}, as_json)
+        _say({**asdict(archive(wired.house)), **asdict(sweep_blobs(wired.house))}, as_json)
         return 0
     finally:
         wired.close()
@@ -129,6 +133,7 @@ def _open(part: Part) -> tuple[Wired, Settings]:
     settings = load(os.environ).settings
     log_to_stderr(last_lines(state_folder(settings.state_dir)))
     failpoints.check(os.environ)
+    blob_stores.check(settings)
     return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}", part), settings
 
 

@@ -9,23 +9,32 @@ import threading
 from collections.abc import Callable
 
 import structlog
-from attrs import asdict, define, field
+from attrs import asdict, define, field, frozen
 
 from core.archive import archive
 from core.house import House
 from core.schedule import Pace
-from core.sweep import sweep_uploads
+from core.sweep import sweep
 from core.tick import tick
 from ports.cluster import Cluster
 from ports.errors import Unavailable
 from ports.leadership import Epochs, Leadership
-from ports.metering import Metering
-from ports.units import Span
+from ports.units import Instant, Span
 from runtimes.batch.term import Term
 
 log = structlog.get_logger("gridweave.host")
 LOCK_EVERY_S = 1.0
 SWEEP_EVERY_S = 3600.0
+
+
+@frozen
+class Round:
+    """One that ended. at: when; took: how long it had taken. said: what it did, or why it was cut short."""
+
+    what: str
+    at: Instant
+    took: Span
+    said: str
 
 
 @define
@@ -35,7 +44,6 @@ class Host:
     house: House
     leadership: Leadership
     epochs: Epochs
-    metering: Metering
     connect: Callable[[], Cluster]
     disconnect: Callable[[Cluster], None]
     tick_every: Span
@@ -43,6 +51,16 @@ class Host:
     _stop: threading.Event = field(factory=threading.Event, init=False)
     _term: Term | None = field(default=None, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
+    _rounds: dict[str, Round] = field(factory=dict, init=False)
+
+    def rounds(self) -> tuple[Round, ...]:
+        """The newest of each kind; none before the first."""
+        return tuple(self._rounds.values())
+
+    def _note(self, what: str, began: Span, said: str) -> None:
+        clock = self.house.clock
+        self._rounds[what] = Round(what, clock.now(), clock.elapsed() - began, said)
+
     _beat: Span | None = field(default=None, init=False)  # when the loop last came round
 
     def start(self) -> None:
@@ -104,22 +122,34 @@ class Host:
 
     def _sweep(self) -> None:
         while not self._stop.wait(SWEEP_EVERY_S):
+            began = self.house.clock.elapsed()
             try:
-                log.info("swept", uploads=sweep_uploads(self.house), **asdict(archive(self.house)))
+                swept = {**asdict(archive(self.house)), **asdict(sweep(self.house))}
+                self._note("sweep", began, ", ".join(f"{count} {what}" for what, count in swept.items()))
+                log.info("swept", **swept)
             except Unavailable as error:
+                self._note("sweep", began, f"cut short: {error}")
                 log.warning("nothing swept", error=str(error))
 
     def _bill(self) -> None:
         """A round per tick; one that takes longer than the interval only makes the next one later."""
         while not self._stop.wait(self.tick_every.seconds):
+            began = self.house.clock.elapsed()
             try:
-                done = tick(self.house, self.metering)
+                done = tick(self.house)
             except Unavailable as error:
+                self._note("billing", began, f"cut short: {error}")
                 log.warning("a billing round was cut short", error=str(error))
                 continue
-            except Exception:
+            except Exception as error:
+                self._note("billing", began, f"failed: {type(error).__name__}")
                 log.exception("a billing round failed")
                 continue
+            self._note("billing", began, f"{done.runs} runs, {done.posted} posted, {done.flagged} flagged, {len(done.refused)} refused")
             for alarm in done.refused:
                 log.error("alarm", what="a charge was refused", **asdict(alarm))
+            for cap in done.caps:
+                log.info("budget", workload=cap.workload, user=cap.user, percent=cap.percent, charged=str(cap.charged), cap=str(cap.cap))
+            for month in done.months:
+                log.info("budget", user=month.user, percent=month.percent, left=str(month.left))
             log.debug("billed", runs=done.runs, posted=done.posted, flagged=done.flagged)

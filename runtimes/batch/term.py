@@ -56,7 +56,10 @@ class Term:
         self._stop.set()
 
     def run(self) -> None:
-        """Until stopped, deposed or not kept. Raises Unavailable if it can't even begin."""
+        """Until stopped, deposed or not kept. Raises Unavailable if it can't even begin.
+
+        newest: of a term that has written after this one, and above which the next one has to be.
+        """
         began = self.house.clock.elapsed()
         epoch = take_epoch(self.epochs, self.at_least)
         cursor = self.house.workloads.changes("").cursor
@@ -64,8 +67,8 @@ class Term:
             scheduler = Scheduler(self.house, epoch, self._send, lambda job: self._settle(pool, job), self.pace)
             try:
                 scheduler.boot()
-            except StaleEpoch as error:  # the record of epochs was lost: an object knows a newer one
-                self._deposed(scheduler, error)
+            except StaleEpoch as error:  # the record of epochs was lost: an object or a node's record knows a newer one
+                self._deposed(scheduler.epoch, error)
                 return
             took = self.house.clock.elapsed() - began
             log.info("scheduling", epoch=epoch, unfinished=scheduler.unfinished, took_ms=took.ms)
@@ -81,13 +84,17 @@ class Term:
                 self._decide(scheduler)
             finally:
                 gc.unfreeze()
-                self._stop.set()
-                for link in self._links.values():
-                    link.stop()
-                for link in self._links.values():
-                    link.join(WATCH.seconds * 2)
-                for each in carriers:
-                    each.join(WATCH.seconds * 2)
+                self._end(carriers)
+
+    def _end(self, carriers: list[threading.Thread]) -> None:
+        self._stop.set()
+        for link in tuple(self._links.values()):
+            link.stop()
+        for each in carriers:
+            each.join(WATCH.seconds * 2)
+        for link in tuple(self._links.values()):  # one of the carriers makes them: by now there are no more
+            link.stop()
+            link.join(WATCH.seconds * 2)
 
     def _decide(self, scheduler: Scheduler) -> None:
         while not self._stop.is_set() and self.keep():
@@ -100,15 +107,15 @@ class Term:
             try:
                 scheduler.round()
             except StaleEpoch as error:
-                self._deposed(scheduler, error)
+                self._deposed(scheduler.epoch, error)
                 return
             except Unavailable as error:
                 log.warning("a round was cut short", error=str(error))
                 self._stop.wait(IDLE_S)
 
-    def _deposed(self, scheduler: Scheduler, error: StaleEpoch) -> None:
+    def _deposed(self, epoch: int, error: StaleEpoch) -> None:
         self.newest = error.newest
-        log.warning("a newer term exists", epoch=scheduler.epoch, newest=error.newest, seen=str(error))
+        log.warning("a newer term exists", epoch=epoch, newest=error.newest, seen=str(error))
 
     def _events(self) -> list[Event]:
         """What has come, after waiting a while for the first."""
@@ -193,8 +200,11 @@ class Term:
                 if link is not None:
                     link.node = node
                 elif node.alive:
-                    self._links[node.name] = link = NodeLink(node, self.cluster, epoch, self._inbox.put, min(POLL, self.pace.ran))
+                    if self._stop.is_set():
+                        return
+                    link = NodeLink(node, self.cluster, epoch, self._inbox.put, min(POLL, self.pace.ran))
                     link.start()
+                    self._links[node.name] = link
             self._stop.wait(NODES_EVERY_S)
 
 

@@ -37,6 +37,7 @@ from ports.units import Instant, Span
 
 LONGEST_WAIT = Span.of(seconds=30)  # of one call of `changes`
 LARGEST = 4 * 1024 * 1024  # bytes of a request
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})  # probes, and what tells nothing of anybody
 log = structlog.get_logger("gridweave.control")
 
 
@@ -55,53 +56,55 @@ class Behind:
 
 
 @frozen
-class _Function:
+class Function:
     """method: by whose annotations arguments and result travel. call: what is done."""
 
     method: Method
     call: Callable[..., Any]
 
 
-def functions(behind: Behind) -> dict[str, dict[str, _Function]]:
+def functions(behind: Behind) -> dict[str, dict[str, Function]]:
     """By what and name."""
     jobs, endpoints = JobControl(behind.workloads, behind.now), EndpointControl(behind.endpoints, behind.now)
-    namespace = _Function(ControlFacts.namespace, lambda: behind.namespace)
-    workloads = _table(DismissableWorkloads, behind.workloads)
+    namespace = Function(ControlFacts.namespace, lambda: behind.namespace)
+    workloads = table_of(DismissableWorkloads, behind.workloads)
     changes = workloads["changes"]
 
     def bounded(cursor: str, wait: Span = Span(0)) -> Any:
         return changes.call(cursor, min(wait, LONGEST_WAIT))
 
     return {
-        "crd": {"namespace": namespace, **_table(JobControl, jobs), **_table(EndpointControl, endpoints)},
-        "workloads": {**workloads, "changes": _Function(changes.method, bounded)},
-        "nodes": _table(NodeRecords, behind.nodes),
-        "tariffs": _table(Tariffs, behind.tariffs),
-        "epochs": _table(Epochs, behind.epochs),
-        "elections": _table(Elections, behind.elections),
+        "crd": {"namespace": namespace, **table_of(JobControl, jobs), **table_of(EndpointControl, endpoints)},
+        "workloads": {**workloads, "changes": Function(changes.method, bounded)},
+        "nodes": table_of(NodeRecords, behind.nodes),
+        "tariffs": table_of(Tariffs, behind.tariffs),
+        "epochs": table_of(Epochs, behind.epochs),
+        "elections": table_of(Elections, behind.elections),
     }
 
 
-def _table(kind: type, made: object) -> dict[str, _Function]:
+def table_of(kind: type, made: object) -> dict[str, Function]:
+    """The public methods of a Protocol or class, carried out by `made`."""
     public = {name: method for name, method in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
-    return {name: _Function(method, getattr(made, name)) for name, method in public.items()}
+    return {name: Function(method, getattr(made, name)) for name, method in public.items()}
 
 
 class Calls:
     """The one resource."""
 
-    def __init__(self, table: Mapping[str, Mapping[str, _Function]]) -> None:
+    def __init__(self, table: Mapping[str, Mapping[str, Function]]) -> None:
         self._table = table
 
     def on_post(self, request: falcon.Request, response: falcon.Response, what: str, name: str) -> None:
         function = self._table.get(what, {}).get(name)
         if function is None:
             raise NotFound(f"There is no function {what}/{name}."[:200], "", "See the docstring of adapters.remote.crd.")
-        arguments = calls.unpack(function.method, _body(request))
-        _say(response, {"result": calls.give(function.call(**arguments))})
+        arguments = calls.unpack(function.method, json_of(request))
+        say(response, {"result": calls.give(function.call(**arguments))})
 
 
-def _body(request: falcon.Request) -> object:
+def json_of(request: falcon.Request) -> object:
+    """The body. Raises Invalid."""
     length = request.content_length
     if length is None or length > LARGEST:
         raise Invalid("A body with a Content-Length is wanted.", "", f"Send at most {LARGEST} bytes of JSON.", str(length))
@@ -111,7 +114,7 @@ def _body(request: falcon.Request) -> object:
         raise Invalid("The body is no JSON.", "", 'Send {"argument": value, …}.') from error
 
 
-def _say(response: falcon.Response, form: object) -> None:
+def say(response: falcon.Response, form: object) -> None:
     """As ASCII: half of a surrogate pair travels as its escape."""
     response.data = json.dumps(form, separators=(",", ":")).encode()
     response.content_type = falcon.MEDIA_JSON
@@ -124,7 +127,7 @@ class Bearer:
         self._expected = f"Bearer {token}".encode()
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        if request.path in ("/healthz", "/readyz"):
+        if request.path in OPEN_PATHS:
             return
         given = (request.get_header("Authorization") or "").encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(given, self._expected):
@@ -137,14 +140,14 @@ class Health:
 
 
 class Ready:
-    """Whether the store answers."""
+    """Whether what is behind answers. ask: raises Unavailable if it does not."""
 
-    def __init__(self, epochs: Epochs) -> None:
-        self._epochs = epochs
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self._ask = ask
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         try:
-            self._epochs.read()
+            self._ask()
         except Unavailable as error:
             response.status, response.media = 503, {"ready": False, "reasons": [str(error)]}
             return
@@ -164,26 +167,36 @@ _STATUS: tuple[tuple[type[GridweaveError], int], ...] = (
 def _refused(request: falcon.Request, response: falcon.Response, error: Exception, params: object) -> None:
     assert isinstance(error, GridweaveError)  # noqa: S101 - it is registered for those
     response.status = next(status for kind, status in _STATUS if isinstance(error, kind))
-    _say(response, calls.give_error(error))
+    say(response, calls.give_error(error))
     if isinstance(error, Unavailable):
         response.set_header("Retry-After", str(error.retry_after_s))
 
 
-def _broken(request: falcon.Request, response: falcon.Response, error: Exception, params: object) -> None:
-    log.exception("a call broke", path=request.path)
-    response.status = 500
-    _say(response, calls.give_error(Unavailable("the control service", "it has a fault; see its log")))
+def _broken(what: str) -> Callable[[falcon.Request, falcon.Response, Exception, object], None]:
+    def handle(request: falcon.Request, response: falcon.Response, error: Exception, params: object) -> None:
+        log.exception("a call broke", path=request.path)
+        response.status = 500
+        say(response, calls.give_error(Unavailable(what, "it has a fault; see its log")))
+
+    return handle
 
 
 def make_app(behind: Behind, token: str) -> falcon.App[falcon.Request, falcon.Response]:
     """token: at least one character; whoever has it may call everything."""
+    return app_of(functions(behind), token, behind.epochs.read, "the control service")
+
+
+def app_of(
+    table: Mapping[str, Mapping[str, Function]], token: str, ask: Callable[[], object], what: str
+) -> falcon.App[falcon.Request, falcon.Response]:
+    """An application that serves these functions. ask: raises Unavailable while it is not ready. what: it is, in words."""
     if not token:
-        raise ValueError("a control service without a token would serve everybody")
+        raise ValueError(f"{what} without a token would serve everybody")
     app = falcon.App(middleware=[Bearer(token)])
-    app.add_route("/v1/{what}/{name}", Calls(functions(behind)))
+    app.add_route("/v1/{what}/{name}", Calls(table))
     app.add_route("/healthz", Health())
-    app.add_route("/readyz", Ready(behind.epochs))
-    app.add_error_handler(Exception, _broken)
+    app.add_route("/readyz", Ready(ask))
+    app.add_error_handler(Exception, _broken(what))
     app.add_error_handler(falcon.HTTPError, _as_it_is)
     app.add_error_handler(GridweaveError, _refused)
     return app

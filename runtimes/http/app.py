@@ -15,7 +15,7 @@ from runtimes.http.edge import Edge
 from runtimes.http.followers import Feeds
 from runtimes.http.identity import Gate, Identify
 from runtimes.http.metrics import FleetCollector, Latency
-from runtimes.http.routes import advice, blobs, health, jobs, logs, money, nodes, papers, results, uploads
+from runtimes.http.routes import advice, blobs, health, insight, jobs, logs, models, money, nodes, papers, prices, results, uploads
 from runtimes.http.services import Services
 
 _EXPOSED = [
@@ -55,11 +55,21 @@ def _add_routes(app: falcon.asgi.App[Any, Any], services: Services) -> None:
         "/v1/jobs/{id}/cancel": jobs.Cancel(services),
         "/v1/jobs/{id}/logs": logs.Logs(services, feeds),
         "/v1/jobs/{id}/result": results.Result(services),
+        "/v1/models": models.Models(services),
+        "/v1/models/{name}": models.One(services),
+        "/v1/models/{name}/parts": models.Parts(services),
         "/v1/resources": nodes.Resources(services),
         "/v1/admin/nodes": nodes.AdminNodes(services),
+        "/v1/admin/gpu-pricing": prices.GpuPricing(services),
+        "/v1/admin/revenue-splits": prices.Splits(services),
+        "/v1/admin/health": insight.AdminHealth(services),
+        "/v1/provider/status": insight.ProviderStatus(services),
+        "/v1/provider/pricing": prices.ProviderPricing(services),
         "/v1/admin/advice": advice.Advice(services),
         "/v1/usage": money.Usage(services),
+        "/v1/statement": money.Statements(services),
         "/v1/account": money.Account(services),
+        "/v1/account/budget": money.Budget(services),
         "/healthz": health.Health(services),
         "/readyz": health.Ready(services),
         "/version": health.Version(services),

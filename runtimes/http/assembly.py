@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from functools import partial
 
-from adapters.local.grants import GrantedWrite, open_grant
+from adapters.local.grants import GrantedWrite, open_grant, write_grant
 from adapters.ray.tokens import tail_token
 from core.policies import policy
 from ports.errors import Unavailable
@@ -36,8 +36,10 @@ def gateway_services(settings: Settings, url: str) -> Services:
         watch,
         AgentTails(partial(tail_token, wired.secret)),
         check_grant=partial(_permit, wired.secret),
+        upload_grants=partial(write_grant, wired.secret, url.rstrip("/")),
         not_ready=partial(_not_ready, wired, watch, _demo_names(settings)),
         versions={"ray": _installed("ray")},
+        rounds=host.rounds if host is not None else tuple,
         on_start=host.start if host is not None else _nothing,
         on_stop=stop,
     )

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 
 from ports.errors import GridweaveError, Invalid
-from runtimes import failpoints, settings_table
+from runtimes import blob_stores, failpoints, settings_table
 from runtimes.debug_bundle import write_bundle
 from runtimes.http.app import create_app
 from runtimes.http.assembly import gateway_services
@@ -67,7 +67,8 @@ def _bundle(loaded: Loaded, file: Path) -> int:
 
 def run(settings: Settings) -> int:
     """Bind and serve. Gives the exit code; raises _AddressError if the address can't be bound, and WrongSettingsError if
-    the state folder is in use for another fleet."""
+    the state folder is in use for another fleet, or this image finds no keys of S3."""
+    blob_stores.check(settings)
     try:
         listener = listen(settings.host, settings.gateway_port)
     except OSError as error:

@@ -154,6 +154,14 @@ def admin_of(req: falcon.asgi.Request) -> Caller:
     return caller
 
 
+def provider_of(req: falcon.asgi.Request) -> Caller:
+    """Raises Forbidden unless the caller is a provider."""
+    caller = caller_of(req)
+    if caller.role is not Role.PROVIDER:
+        raise Forbidden("Only a provider may do this.", "X-User-Role", "Ask an administrator for the role of a provider.")
+    return caller
+
+
 def _named(user: str | None, role: str | None, plan: str | None) -> Caller:
     if user is not None and _USER.fullmatch(user) is None:
         remedy = "Send one id of at most 128 printable characters without spaces and commas."

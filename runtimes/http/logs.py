@@ -65,14 +65,14 @@ class JobLogs:
         while at < len(sizes) and start + sizes[at] <= offset:
             start += sizes[at]
             at += 1
-        data = bytearray()
-        while at < len(sizes) and len(data) < limit:
-            skip = max(0, offset - start)
-            data += await self._services.pools.blobs.run(self._chunk, _prefix(run) + f"{at:09d}", skip, limit - len(data))
-            start += sizes[at]
-            at += 1
+        to, end = at, start
+        while to < len(sizes) and end < offset + limit:
+            end += sizes[to]
+            to += 1
+        keys = [f"{_prefix(run)}{n:09d}" for n in range(at, to)]
+        data = await self._services.pools.blobs.run(self._joined, keys, max(0, offset - start), limit) if keys else b""
         end = offset + len(data)
-        return Piece(bytes(data), end, _stored(job) and end >= sum(sizes))
+        return Piece(data, end, _stored(job) and end >= sum(sizes))
 
     async def _chunk_sizes(self, job: Job, run: Run) -> tuple[int, ...]:
         key = str(run.id)
@@ -95,9 +95,16 @@ class JobLogs:
             sizes.append(size)
         return tuple(sizes)
 
-    def _chunk(self, key: str, offset: int, length: int) -> bytes:
+    def _joined(self, keys: list[str], skip: int, limit: int) -> bytes:
+        """At most `limit` bytes of these chunks, after the first `skip`."""
+        blobs = self._services.house.blobs
         try:
-            return b"".join(self._services.house.blobs.get(key, offset, length))
+            data = bytearray(b"".join(blobs.get(keys[0], skip, limit)))
+            for block in blobs.join(keys[1:]) if len(keys) > 1 else ():
+                data += block
+                if len(data) >= limit:
+                    break
+            return bytes(data[:limit])
         except NotFound as error:
             raise NotFound("The log is not kept any more.", "id", "Logs are deleted some time after their job has ended.") from error
 

@@ -7,9 +7,11 @@ from typing import Any
 from attrs import field, frozen
 
 from core.advice import MOST_MOVES
-from runtimes.http.bodies import views
+from runtimes.http.bodies import prices, views
 from runtimes.http.bodies.jobs import EstimateBody, SubmitBody
 from runtimes.http.routes.blobs import Stored
+from runtimes.http.routes.models import ModelBody
+from runtimes.http.routes.money import BudgetBody
 from runtimes.http.routes.nodes import NodeBody
 from runtimes.http.routes.uploads import UploadBody
 
@@ -58,9 +60,13 @@ def _whole(low: int, high: int, default: int) -> dict[str, Any]:
 
 _LABEL = {"type": "string", "pattern": r"^[^=\x00]{1,64}=[^\x00]{0,63}$"}
 _ID = Param("id", "path", {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}, "The job's id.")
+_MODEL = Param("name", "path", {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"}, "The model's name.")
 _KEY = Param("Idempotency-Key", "header", {"type": "string", "pattern": "^[!-~]{1,255}$"}, "Same key and body: same job.")
 _LAST = Param("Last-Event-ID", "header", {"type": "string", "pattern": "^[0-9]{1,15}$"}, "Byte offset to go on from.")
 _RANGE = Param("Range", "header", {"type": "string", "pattern": "^bytes=[0-9]+-[0-9]*$"}, "One range of bytes.")
+_MATCH = Param(
+    "If-Match", "header", {"type": "string", "pattern": '^"[0-9]{1,15}"$'}, "The ETag with which the prices were read; it must be sent."
+)
 _LIST = (
     Param("phase", "query", {"type": "string"}, "Phases, separated by commas."),
     Param("name", "query", {"type": "string", "maxLength": 63}, "Jobs of that name."),
@@ -79,9 +85,11 @@ _LOG = (
     Param("limit", "query", _whole(1, 8 * 1024 * 1024, 1024 * 1024), "Most bytes."),
     Param("follow", "query", {"type": "boolean", "default": False}, "Stream server-sent events until the job has ended."),
 )
+_MONTH = {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$"}
 _PAGE = (
     Param("after", "query", _whole(0, 10**15, 0), "Postings after this number."),
     Param("limit", "query", _whole(1, 10_000, 1000), "Most postings."),
+    Param("month", "query", _MONTH, 'Those of that month of UTC alone, such as "2026-11".'),
 )
 _ADVICE = (
     Param("job", "query", _ID.schema, "Only for that waiting job."),
@@ -174,6 +182,28 @@ OPERATIONS = (
     Operation(
         "post", "/v1/jobs/{id}/cancel", "cancel", "Ask for a job's end.", (Answer(202, "Flagged.", views.JobView),), None, (_ID,), (404,)
     ),
+    Operation("get", "/v1/models", "listModels", "The caller's models.", (Answer(200, "The models.", views.Models),)),
+    Operation(
+        "put",
+        "/v1/models/{name}",
+        "publishModel",
+        "Say which files a model is; its parts are there.",
+        (Answer(200, "The model.", views.ModelView),),
+        ModelBody,
+        (_MODEL,),
+        (413, 415),
+    ),
+    Operation("delete", "/v1/models/{name}", "removeModel", "Remove a model.", (Answer(204, "It is gone."),), None, (_MODEL,), (404,)),
+    Operation(
+        "post",
+        "/v1/models/{name}/parts",
+        "modelPart",
+        "Announce a part of a model; learn where to put it, or that it is there.",
+        (Answer(200, "It is there.", views.UploadView), Answer(201, "Put it to `url`.", views.UploadView)),
+        UploadBody,
+        (_MODEL,),
+        (413, 415),
+    ),
     Operation("get", "/v1/resources", "resources", "Every node and GPU.", (Answer(200, "One snapshot.", views.Resources),)),
     Operation("get", "/v1/admin/nodes", "listNodes", "Nodes as admins see them.", (Answer(200, "The nodes.", views.AdminNodes),)),
     Operation(
@@ -204,6 +234,91 @@ OPERATIONS = (
         None,
         _PAGE,
         (406,),
+    ),
+    Operation(
+        "get",
+        "/v1/admin/gpu-pricing",
+        "gpu_pricing",
+        "For admins: rates of org's hardware, and who has changed them.",
+        (Answer(200, "The rates.", prices.GpuPricesView),),
+    ),
+    Operation(
+        "put",
+        "/v1/admin/gpu-pricing",
+        "set_gpu_pricing",
+        "For admins: change them, for what is placed from then on.",
+        (Answer(200, "The rates.", prices.GpuPricesView),),
+        prices.GpuPricingBody,
+        (_MATCH,),
+        (412, 413, 415, 428),
+    ),
+    Operation(
+        "get",
+        "/v1/admin/revenue-splits",
+        "revenue_splits",
+        "For admins: the platform's shares of rentals and paid calls.",
+        (Answer(200, "The shares.", prices.RevenueSplitsView),),
+    ),
+    Operation(
+        "put",
+        "/v1/admin/revenue-splits",
+        "set_revenue_splits",
+        "For admins: change them, for what is placed from then on.",
+        (Answer(200, "The shares.", prices.RevenueSplitsView),),
+        prices.RevenueSplitsBody,
+        (_MATCH,),
+        (412, 413, 415, 428),
+    ),
+    Operation(
+        "get",
+        "/v1/provider/pricing",
+        "provider_pricing",
+        "For providers: the rates of one's own hardware.",
+        (Answer(200, "The rates.", prices.ProviderPricesView),),
+    ),
+    Operation(
+        "put",
+        "/v1/provider/pricing",
+        "set_provider_pricing",
+        "For providers: change them, for what is placed from then on.",
+        (Answer(200, "The rates.", prices.ProviderPricesView),),
+        prices.ProviderPricingBody,
+        (_MATCH,),
+        (412, 413, 415, 428),
+    ),
+    Operation(
+        "get",
+        "/v1/statement",
+        "statement",
+        "A month of the caller's accounts; as CSV by Accept: text/csv.",
+        (Answer(200, "Opening, sums by kind, closing.", views.StatementsView, ("text/csv",)),),
+        None,
+        (Param("month", "query", _MONTH, 'Such as "2026-11", in UTC; it must be given.'),),
+        (406,),
+    ),
+    Operation(
+        "get",
+        "/v1/admin/health",
+        "admin_health",
+        "For admins: each dependency, the last rounds, drift and quarantine.",
+        (Answer(200, "How the house is.", views.AdminHealth),),
+    ),
+    Operation(
+        "get",
+        "/v1/provider/status",
+        "provider_status",
+        "For providers: one's own nodes, what runs on them, what they have earned.",
+        (Answer(200, "How one's hardware does.", views.ProviderStatus),),
+    ),
+    Operation(
+        "put",
+        "/v1/account/budget",
+        "set_budget",
+        "Bound what the caller spends in a month of UTC.",
+        (Answer(200, "The account.", views.AccountView),),
+        BudgetBody,
+        (),
+        (413, 415),
     ),
     Operation("get", "/v1/account", "account", "The caller's balance.", (Answer(200, "The account.", views.AccountView),)),
     Operation("get", "/", "front", "Where to begin.", (Answer(200, "A page.", "text/html"),), open=True),

@@ -65,6 +65,8 @@ TABLE: dict[type[errors.GridweaveError], Kind] = {
     errors.CannotAfford: Kind(402, "cannot-afford", "The balance does not cover it", _money),
     errors.NeverFits: Kind(422, "never-fits", "No GPU could ever hold it", lambda error: {"largest_mib": error.largest}),
     errors.VersionMismatch: Kind(409, "version-mismatch", "Versions of client and cluster differ", _versions),
+    errors.Outdated: Kind(412, "outdated", "Somebody else has changed it meanwhile", lambda error: {"newest": error.newest}),
+    refusals.PreconditionRequired: Kind(428, "precondition-required", "The version to be changed is wanted"),
     errors.KeyReused: Kind(409, "key-reused", "The idempotency key was used for another request"),
     errors.Refused: Kind(400, "refused", "The request cannot be fulfilled"),
     errors.Conflict: Kind(503, "unavailable", "Somebody else changed it at the same moment"),

@@ -59,6 +59,14 @@ class Query:
         return value == "true"
 
 
+def model_name(text: str) -> str:
+    """Raises Invalid unless a model could have that name."""
+    if _ID.fullmatch(text) is None:
+        remedy = "Choose at most 63 lower-case letters, digits and dashes, with a letter or digit at both ends."
+        raise Invalid("That is no name of a model.", "name", remedy, ascii(text)[1:-1])
+    return text
+
+
 def job_id(text: str) -> str:
     """Raises Invalid unless it could be the id of a job."""
     if _ID.fullmatch(text) is None:

@@ -53,6 +53,11 @@ class UpgradeRequired(Refused):
 
 
 @frozen
+class PreconditionRequired(Refused):
+    """A write must say which version it changes."""
+
+
+@frozen
 class NoResult(Refused):
     """The job has ended without a result. exit: how, as in its status."""
 

@@ -10,8 +10,10 @@ from attrs import field, frozen
 from prometheus_client import CollectorRegistry
 
 from core.house import House
+from ports.blobs import Grant
 from ports.units import Instant, Span
 from ports.workloads import RunId
+from runtimes.batch.host import Round
 from runtimes.http.pools import Pools
 from runtimes.http.watch import Watch
 from runtimes.settings import Settings
@@ -26,7 +28,7 @@ class Permit:
 
 
 class GrantCheck(Protocol):
-    """The other side of a folder store's grants: URLs on `/v1/blobs/`, signed by that store."""
+    """The other side of grants that the gateway serves: URLs on `/v1/blobs/`, signed with the house's secret."""
 
     def __call__(self, method: str, path: str, query: str, now: Instant) -> Permit:
         """path: decoded. query: as it came. Raises Forbidden on a URL that is forged, altered, expired or for another method."""
@@ -59,19 +61,22 @@ def _nothing_missing() -> list[str]:
 
 @frozen
 class Services:
-    """check_grant: None where the blob store makes grants that need no gateway (S3). not_ready: why no new work
-    would run now, empty if it would. versions: of the cluster, shown at /version. stopping: set at SIGTERM."""
+    """check_grant: of URLs below /v1/blobs/. upload_grants: makes those that users upload by, of prefix, bytes and end; None: the
+    blob store's own. not_ready: why no new work would run now, empty if it would. versions: of the cluster, shown at /version.
+    rounds: the last ones of what this process hosts. stopping: set at SIGTERM."""
 
     settings: Settings
     house: House
     watch: Watch
     tails: Tails
     check_grant: GrantCheck | None = None
+    upload_grants: Callable[[str, int, Instant], Grant] | None = None
     not_ready: Callable[[], list[str]] = _nothing_missing
     versions: dict[str, str] = field(factory=dict)
     registry: CollectorRegistry = field(factory=CollectorRegistry)
     pools: Pools = field(factory=Pools)
     stopping: asyncio.Event = field(factory=asyncio.Event)
+    rounds: Callable[[], tuple[Round, ...]] = lambda: ()
     on_start: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 from gridweave.answers import facts_of
-from gridweave.downloads import Download, fetch
+from gridweave.downloads import Download, Progress, fetch
 from gridweave.estimates import Estimate
+from gridweave.models import Pushing, listed, push, remove
 from gridweave.options import Options
 from gridweave.payloads import INLINE, Payload
 from gridweave.streams import End, LogPiece, State, follow
@@ -110,9 +112,29 @@ class Client:
         """Log and states as they happen, until the job has ended."""
         return follow(self._transport, quote(job_id, safe=""), offset)
 
-    def result(self, job_id: str, wait_s: float = 0) -> Download | None:
-        """The result's bytes; None if the job has not ended within wait_s seconds. Raises Refused "no-result"."""
-        return fetch(self._transport, _job(job_id, "result"), wait_s)
+    def result(self, job_id: str, wait_s: float = 0, progress: Progress | None = None) -> Download | None:
+        """The result's bytes; None if the job has not ended within wait_s seconds. Raises Refused "no-result".
+
+        progress: told how many bytes have come, and of how many.
+        """
+        return fetch(self._transport, _job(job_id, "result"), wait_s, progress)
+
+    # ------------------------------------------------------------ models
+
+    def push_model(self, folder: str | Path, name: str, progress: Pushing | None = None) -> dict[str, Any]:
+        """Make the files below that folder the model of that name; what the gateway has already is not sent.
+
+        progress: told the path, the bytes seen so far, all bytes, and the bytes that had to be sent.
+        """
+        return push(self._transport, Path(folder), name, progress)
+
+    def models(self) -> list[dict[str, Any]]:
+        """The caller's models, by name."""
+        return listed(self._transport)
+
+    def remove_model(self, name: str) -> None:
+        """Raises NotFound if the caller has none of that name."""
+        remove(self._transport, name)
 
     # ------------------------------------------------------------ the rest
 
@@ -129,6 +151,11 @@ class Client:
     def usage_csv(self, after: int = 0, limit: int = 1000) -> str:
         params = {"after": after, "limit": limit}
         return self._transport.send("GET", "/v1/usage", params=params, headers={"Accept": "text/csv"}).text
+
+    def statement(self, month: str) -> dict[str, Any]:
+        """What the caller's accounts began with in that month, what came and went, and what they ended with. month: such as
+        "2026-11", in UTC."""
+        return self._json("GET", "/v1/statement", params={"month": month})
 
     def account(self) -> dict[str, Any]:
         return self._json("GET", "/v1/account")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO
 
 import httpx
@@ -13,6 +13,7 @@ import httpx
 from gridweave.errors import Unavailable
 from gridweave.transport import BrokenStreamError, Patience, Transport
 
+Progress = Callable[[int, int], None]
 _IN_MEMORY = 8 * 1024 * 1024
 _CHUNK = 1024 * 1024
 
@@ -51,8 +52,9 @@ class Download:
         self.file.close()
 
 
-def fetch(transport: Transport, path: str, wait_s: float) -> Download | None:
-    """The result at that path, None if the job has not ended within wait_s seconds.
+def fetch(transport: Transport, path: str, wait_s: float, progress: Progress | None = None) -> Download | None:
+    """The result at that path, None if the job has not ended within wait_s seconds. progress: told the bytes so far, and all of
+    them (0 if that is not known), whenever some have come.
 
     Raises Refused (kind "no-result" when it ended without one), Unavailable.
     """
@@ -67,7 +69,7 @@ def fetch(transport: Transport, path: str, wait_s: float) -> Download | None:
                     if response.status_code == 202:
                         download.close()
                         return None
-                    _receive(response, download, patience)
+                    _receive(response, download, patience, progress)
             except BrokenStreamError as broken:
                 patience.pause(broken.why, broken.at_most_s)
                 continue
@@ -82,11 +84,15 @@ def fetch(transport: Transport, path: str, wait_s: float) -> Download | None:
         raise
 
 
-def _receive(response: httpx.Response, download: Download, patience: Patience) -> None:
+def _receive(response: httpx.Response, download: Download, patience: Patience, progress: Progress | None) -> None:
     if response.status_code != 206:
         download.restart()
     download.etag = response.headers.get("etag", "").removeprefix("W/").strip('"')
     download.raised = response.headers.get("x-gridweave-outcome") == "raised"
+    length = response.headers.get("content-length", "")
+    total = download.size + int(length) if length.isdigit() else 0
     for piece in response.iter_raw():
         download.write(piece)
         patience.succeeded()
+        if progress is not None:
+            progress(download.size, total)

@@ -60,6 +60,7 @@ def function(
     vendor: str | None = ...,
     env: Mapping[str, Any] | None = ...,
     max_hours: float | None = ...,
+    max_cost: str | float | None = ...,
     name: str | None = ...,
     provider: str | None = ...,
     owner: str | None = ...,
@@ -73,8 +74,9 @@ def function(call: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     vram: per GPU, "8GB" or a number of GB. gpus: how many, on one node. gpu: the model, "A100-80GB". vendor: "nvidia", "amd".
     env: {"pip": [requirements], "env_vars": {name: value}, "working_dir": folder}. max_hours: end it after that.
-    provider: only that provider's hardware; owner: "org", "provider", "provider:<id>", "self_host". exclusive: whole idle
-    GPUs. name, labels: to find it again. Raises Refused for values that no gateway would take, TypeError for other names.
+    max_cost: end it when it has cost so many credits. provider: only that provider's hardware; owner: "org", "provider",
+    "provider:<id>", "self_host". exclusive: whole idle GPUs. name, labels: to find it again. Raises Refused for values that no
+    gateway would take, TypeError for other names.
     """
     settled = Options.of(options)
     if call is None:

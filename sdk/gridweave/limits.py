@@ -38,6 +38,8 @@ def check(options: Any) -> None:
     hours = options.max_hours
     if hours is not None and (isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= _MOST_HOURS):
         raise _refuse("max_hours", hours, f"Give a number of hours above 0, at most {_MOST_HOURS}.")
+    if options.max_cost is not None and not _is_cost(options.max_cost):
+        raise _refuse("max_cost", options.max_cost, "Give credits above 0 with at most six decimal places, such as 2.5.")
     if not isinstance(options.exclusive, bool):
         raise _refuse("exclusive", options.exclusive, "Give True or False.")
     for field, (pattern, remedy) in _TEXTS.items():
@@ -49,6 +51,11 @@ def check(options: Any) -> None:
         raise _refuse("name", options.name, remedy)
     _check_labels(options.labels)
     _check_env(options.env)
+
+
+def _is_cost(value: object) -> bool:
+    found = re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", str(value), re.ASCII) if isinstance(value, (str, int, float)) else None
+    return found is not None and not isinstance(value, bool) and float(found[0]) > 0
 
 
 def job_name(callable_name: str) -> str:

@@ -14,7 +14,8 @@ from gridweave.limits import check, unknown
 class Options:
     """vram: per GPU, "8GB" or a number of GB. gpus: how many. gpu: the model. owner: "org", "provider", "provider:<id>" or
     "self_host". exclusive: whole idle GPUs. env: "pip" and "uv" requirements, "env_vars", and "working_dir", a folder.
-    max_hours: the job is ended after it. name: default is the function's. Raises Refused for what no gateway takes."""
+    max_hours: the job is ended after it. max_cost: and when it has cost so many credits. name: default is the
+    function's. Raises Refused for what no gateway takes."""
 
     vram: str | float = "1GB"
     gpus: int = 1
@@ -22,6 +23,7 @@ class Options:
     vendor: str | None = None
     env: Mapping[str, Any] = field(default_factory=dict)
     max_hours: float | None = None
+    max_cost: str | float | None = None
     name: str | None = None
     provider: str | None = None
     owner: str | None = None

@@ -69,6 +69,7 @@ class Parcel:
             **self.options.ask(),
             "env": environment,
             "max_hours": self.options.max_hours,
+            **({} if self.options.max_cost is None else {"max_cost": self.options.max_cost}),
             "labels": dict(self.options.labels),
             "client": {"python": platform.python_version(), "cloudpickle": cloudpickle.__version__},
         }

@@ -1,7 +1,7 @@
 """Many at once: threads that start together, and processes that do.
 
 A racing process is `python -m tests.contract.races NAME ADDRESS ARGUMENT`: it opens the store at the address
-("sqlite:<folder>" or "kube:<namespace>:<kubeconfig>"), says that it is ready, waits for a line on its standard
+("sqlite:<folder>", "kube:<namespace>:<kubeconfig>" or the URL of a credit service), says that it is ready, waits for a line on its standard
 input, does what NAME says, and prints what came of it.
 """
 
@@ -29,6 +29,7 @@ from ports.leadership import Epochs
 from ports.nodes import NodeRecord, NodeRecords, NodeStatus
 from ports.units import Credits
 from ports.workloads import Workloads
+from tests.contract.credits_process import TOKEN
 from tests.contract.samples import a_charge, a_job, counted
 
 ROOT = Path(__file__).parents[2]
@@ -152,9 +153,9 @@ _CREDITS: dict[str, Callable[[CreditService, str], str]] = {"charge": charge, "a
 class Stores:
     """What is kept at one address."""
 
-    workloads: Workloads
-    nodes: NodeRecords
-    epochs: Epochs
+    workloads: Workloads | None
+    nodes: NodeRecords | None
+    epochs: Epochs | None
     credits: CreditService | None
 
 
@@ -174,6 +175,11 @@ def opened(address: str) -> Iterator[Stores]:
             closing(SqliteWorkloads(database)) as workloads,
         ):
             yield Stores(workloads, SqliteNodes(database), SqliteEpochs(database), SqliteCredits(money, SystemClock()))
+    elif kind == "http":
+        from adapters.remote.credits import RemoteCredits, line_to_credits  # slow to import: not for the other stores
+
+        with closing(line_to_credits(address, TOKEN)) as line:
+            yield Stores(None, None, None, RemoteCredits(line))
     else:
         assert kind == "kube", f"no store is known by {kind}"
         with on_kubernetes(where) as stores:
@@ -196,10 +202,13 @@ def main(name: str, address: str, argument: str) -> None:
     with opened(address) as stores:
         _ready()
         if name in _WORKLOADS:
+            assert stores.workloads is not None
             said = _WORKLOADS[name](stores.workloads, argument)
         elif name in _NODES:
+            assert stores.nodes is not None
             said = _NODES[name](stores.nodes, argument)
         elif name in _EPOCHS:
+            assert stores.epochs is not None
             said = _EPOCHS[name](stores.epochs, argument)
         else:
             assert stores.credits is not None

@@ -65,6 +65,7 @@ def a_full_job(key: str = "job-1") -> Job:
         "e" * 64,
         Credits(16_000_000),
         False,
+        Credits(2_500_000),
     )
     status = JobStatus(
         Phase.CLOSING,

@@ -45,7 +45,7 @@ class ArchiveContract:
     def house(self, store: Workloads, tmp_path: Path) -> House:
         clock, unused = ManualClock(NOW), None
         blobs = FolderBlobs(tmp_path / "blobs", "http://gateway", b"s" * 32)
-        return House(store, unused, unused, unused, blobs, clock, unused, Terms(archive_after=KEPT))  # type: ignore[arg-type]
+        return House(store, unused, unused, unused, blobs, clock, unused, Terms(archive_after=KEPT), unused)  # type: ignore[arg-type]
 
     def test_what_ended_long_ago_moves_and_nothing_else(self, house: House) -> None:
         """With every field; and what is left behind is not touched."""

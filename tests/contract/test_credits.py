@@ -6,29 +6,24 @@ import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from attrs import evolve
 
+from adapters.remote.credits import RemoteCredits, line_to_credits
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
-from ports.credits import ISSUE, PLATFORM, Account, Charge, CreditService, Entry, HoldAnswer, HoldState
+from ports.credits import ISSUE, PLATFORM, Account, Charge, CreditService, Entry, HoldAnswer, HoldState, OperatedCredits
 from ports.errors import Invalid, KeyReused, Refused
-from ports.units import Credits, Span
+from ports.units import Credits, Instant, Span
 from tests.contract import races
+from tests.contract.credits_process import TOKEN, CreditsProcess
 from tests.contract.races import in_processes, in_threads
 from tests.contract.samples import a_charge
 from tests.memory.clock import ManualClock
 from tests.memory.credits import MemoryCredits
 
 ALICE = "user:alice"
-
-
-class OperatedCredits(CreditService, Protocol):
-    """A credit service whose operator can tell it plans."""
-
-    def set_plan(self, user: str, plan: str) -> Account: ...
 
 
 def grant(credit: CreditService, micro: int, to: str = ALICE, key: str = "grant-1") -> bool:
@@ -152,6 +147,48 @@ class CreditsContract:
         with pytest.raises(Invalid, match="hold"):
             credit.authorise("h1", ALICE, Credits(-1))
 
+    # ------------------------------------------------------------ captures
+
+    def test_a_capture_posts_and_gives_the_hold_back_in_one_step(self, credit: OperatedCredits) -> None:
+        """A paid call costs at most what was held for it, and nothing stays behind."""
+        grant(credit, 100)
+        credit.authorise("c1", ALICE, Credits(60))
+        assert credit.capture("c1", "call", {ALICE: Credits(-40), "user:bob": Credits(36), PLATFORM: Credits(4)}, "model-1")
+        assert Account(ALICE, Credits(60), Credits(0), spent=Credits(40)) == credit.account(ALICE)
+        assert [36, 4] == balances(credit, "user:bob", PLATFORM)
+        (line,) = credit.journal(PLATFORM)
+        assert ("call", "c1", "model-1") == (line.kind, line.key, line.memo)
+
+    def test_a_capture_that_comes_again_captures_nothing(self, credit: OperatedCredits) -> None:
+        """An answer that was lost is asked for again; a void that comes too late takes nothing back."""
+        grant(credit, 100)
+        credit.authorise("c1", ALICE, Credits(60))
+        lines = {ALICE: Credits(-40), PLATFORM: Credits(40)}
+        assert [True, False] == [credit.capture("c1", "call", lines), credit.capture("c1", "call", lines)]
+        credit.void("c1")
+        assert not credit.capture("c1", "call", lines)
+        assert [60, 40] == balances(credit, ALICE, PLATFORM)
+
+    @pytest.mark.parametrize("barred", [True, False])
+    def test_without_an_open_hold_nothing_is_captured(self, credit: OperatedCredits, barred: bool) -> None:
+        """A call that was given up costs nothing, however late its end is heard of."""
+        grant(credit, 100)
+        if barred:
+            credit.authorise("c1", ALICE, Credits(60))
+            credit.void("c1")
+        with pytest.raises(Refused):
+            credit.capture("c1", "call", {ALICE: Credits(-40), PLATFORM: Credits(40)})
+        assert [100, 0] == balances(credit, ALICE, PLATFORM)
+
+    @pytest.mark.parametrize("lines", [{ALICE: Credits(-61), PLATFORM: Credits(61)}, {ALICE: Credits(-5)}])
+    def test_a_capture_beyond_its_hold_or_unbalanced_is_refused(self, credit: OperatedCredits, lines: dict[str, Credits]) -> None:
+        """The hold stays, so that the right amount can still be captured."""
+        grant(credit, 100)
+        credit.authorise("c1", ALICE, Credits(60))
+        with pytest.raises(Invalid):
+            credit.capture("c1", "call", lines)
+        assert Account(ALICE, Credits(100), Credits(60)) == credit.account(ALICE)
+
     # ------------------------------------------------------------ charges
 
     def test_a_charge_posts_the_difference(self, credit: OperatedCredits) -> None:
@@ -205,7 +242,7 @@ class CreditsContract:
         grant(credit, 10)
         credit.authorise("h1", ALICE, Credits(10))
         assert [("posted", -90, 100)] == charged(credit, a_charge(10, org=100))
-        assert Account(ALICE, Credits(-90), Credits(10)) == credit.account(ALICE)
+        assert Account(ALICE, Credits(-90), Credits(10), spent=Credits(100)) == credit.account(ALICE)
 
     def test_a_charge_of_nothing_counts(self, credit: OperatedCredits) -> None:
         """Free hardware is charged 0, and its time is known."""
@@ -243,6 +280,45 @@ class CreditsContract:
         charged(credit, a_charge(20, payer="provider:acme", provider_acme=60, platform=6))
         assert [-6, 6] == balances(credit, "provider:acme", PLATFORM)
 
+    # ------------------------------------------------------------ caps
+
+    def test_at_its_cap_an_account_gets_no_new_hold(self, credit: OperatedCredits) -> None:
+        """Whatever its balance; open holds count, and what is charged is charged."""
+        grant(credit, 1_000)
+        assert (Credits(100), Credits(0)) == ((found := credit.set_cap(ALICE, Credits(100))).cap, found.spent)
+        charged(credit, a_charge(10, org=30))
+        assert HoldAnswer(HoldState.OPEN, Credits(50), Credits(70)) == credit.authorise("h1", ALICE, Credits(50))
+        assert HoldAnswer(HoldState.REFUSED, Credits(21), Credits(20)) == credit.authorise("h2", ALICE, Credits(21))
+        assert [("posted", 880, 120)] == charged(credit, a_charge(20, org=120))
+        assert (Credits(120), Credits(-70)) == ((found := credit.account(ALICE)).spent, found.available)
+        assert credit.set_cap(ALICE, None).cap is None
+        assert HoldState.OPEN is credit.authorise("h2", ALICE, Credits(21)).state
+
+    def test_a_cap_of_zero_is_a_cap(self, credit: OperatedCredits) -> None:
+        """A zero that was given is a zero."""
+        grant(credit, 1_000)
+        credit.set_cap(ALICE, Credits(0))
+        assert HoldState.REFUSED is credit.authorise("h1", ALICE, Credits(1)).state
+        with pytest.raises(Invalid, match="cap"):
+            credit.set_cap(ALICE, Credits(-1))
+
+    def test_each_step_of_a_cap_is_told_by_the_charge_that_reaches_it(self, credit: OperatedCredits) -> None:
+        """Once, whoever asks again, and however far a charge goes at a time."""
+        credit.set_cap(ALICE, Credits(100))
+        ticks = [a_charge(until, org=org) for until, org in ((10, 49), (20, 50), (20, 50), (30, 79), (40, 130), (50, 140))]
+        assert [0, 50, 0, 0, 100, 0] == [answer.step for answer in credit.charge(ticks)]
+        assert [Credits(-40), None] == [
+            credit.charge([a_charge(60, payer=payer, uid=payer, org=0)])[0].left for payer in (ALICE, "user:bob")
+        ]
+
+    def test_what_a_call_costs_counts_and_what_is_granted_does_not(self, credit: OperatedCredits) -> None:
+        """A cap is on spending; being paid for one's own endpoint makes no room in it."""
+        grant(credit, 100)
+        credit.authorise("c1", ALICE, Credits(60))
+        credit.capture("c1", "call", {ALICE: Credits(-40), "user:bob": Credits(40)})
+        credit.post("fix", "correction", {ALICE: Credits(-5), ISSUE: Credits(5)})
+        assert [Credits(40), Credits(0)] == [credit.account(name).spent for name in (ALICE, "user:bob")]
+
     # ------------------------------------------------------------ the journal
 
     def test_the_journal_tells_every_line(self, credit: OperatedCredits) -> None:
@@ -251,7 +327,8 @@ class CreditsContract:
         charged(credit, a_charge(60_000, org=30, platform=3))
         first, second = credit.journal(ALICE)
         assert Entry(first.seq, first.at, first.transaction, ALICE, Credits(100), "grant", "grant-1", "", Span(0), "welcome") == first
-        assert Entry(second.seq, first.at, second.transaction, ALICE, Credits(-33), "charge", "uid-1", "job-1/1", Span(60_000)) == second
+        assert first.at <= second.at
+        assert Entry(second.seq, second.at, second.transaction, ALICE, Credits(-33), "charge", "uid-1", "job-1/1", Span(60_000)) == second
         (line,) = credit.journal("org")
         assert (second.transaction, Credits(30)) == (line.transaction, line.amount)
         assert first.transaction < second.transaction
@@ -267,6 +344,18 @@ class CreditsContract:
             found += [entry.key for entry in page]
             after = page[-1].seq
         assert [f"a{number}" for number in range(5)] == found
+
+    def test_turnover_is_summed_by_kind_and_time(self, credit: OperatedCredits) -> None:
+        """A statement begins where the one before it ended: what is dated on the border counts once."""
+        grant(credit, 100)
+        charged(credit, a_charge(10, org=30, platform=3), a_charge(20, org=40, platform=3))
+        at = credit.journal(ALICE)[0].at
+        everything = {"grant": Credits(100), "charge": Credits(-43)}
+        assert everything == credit.turnover(ALICE, Instant(0), credit.journal(ALICE)[-1].at + Span(1))
+        assert {} == credit.turnover(ALICE, Instant(0), at)
+        assert {} == credit.turnover("user:bob", Instant(0), Instant(2**50))
+        later = credit.turnover(ALICE, at, Instant(2**50))
+        assert everything == later
 
     # ------------------------------------------------------------ many at once
 
@@ -309,6 +398,43 @@ class TestMemoryCredits(CreditsContract):
     @pytest.fixture
     def credit(self) -> MemoryCredits:
         return MemoryCredits(ManualClock())
+
+
+TABLES = ("accounts", "journal", "posted", "holds", "charges", "totals", "alarms", "caps", "spent", "cap_steps")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CreditsProcess]:
+    made = CreditsProcess(tmp_path_factory.mktemp("credits"))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+class TestRemoteCredits(CreditsContract, SharedCreditsContract):
+    """Over HTTP, against the process that sites run."""
+
+    @pytest.fixture
+    def service(self, running: CreditsProcess) -> Iterator[CreditsProcess]:
+        """With an empty journal: those of other tests are cleared away below it. Whatever a test did, its journal is proved."""
+        with closing(open_credits(running.folder)) as database:
+            with database.write() as db:
+                for table in TABLES:
+                    db.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
+                db.execute("UPDATE journal_end SET seq = 0, posting = 0, hash = zeroblob(32)")
+            yield running
+            assert "" == SqliteCredits(database, ManualClock()).verify().fault
+
+    @pytest.fixture
+    def address(self, service: CreditsProcess) -> str:
+        return service.url
+
+    @pytest.fixture
+    def credit(self, service: CreditsProcess) -> Iterator[RemoteCredits]:
+        with closing(line_to_credits(service.url, TOKEN)) as line:
+            yield RemoteCredits(line)
 
 
 class TestSqliteCredits(CreditsContract, SharedCreditsContract):

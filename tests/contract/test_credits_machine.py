@@ -43,7 +43,9 @@ def outcome(call: Callable[[], object]) -> object:
     except GridweaveError as error:
         return type(error)
     if isinstance(found, tuple):
-        return [(each.state, each.balance, each.charged) if isinstance(each, ChargeAnswer) else each for each in found]
+        return [
+            (each.state, each.balance, each.charged, each.left, each.step) if isinstance(each, ChargeAnswer) else each for each in found
+        ]
     return found
 
 
@@ -68,9 +70,22 @@ class CreditsMachine(RuleBasedStateMachine):
     def authorise(self, key: str, account: str, amount: int) -> None:
         self.both(lambda service: service.authorise(key, account, Credits(amount)))
 
+    @rule(account=st.sampled_from(["user:alice", "user:bob"]), cap=st.none() | st.integers(-1, 200))
+    def cap(self, account: str, cap: int | None) -> None:
+        self.both(lambda service: service.set_cap(account, Credits(cap) if cap is not None else None))
+
     @rule(key=KEYS)
     def void(self, key: str) -> None:
         self.both(lambda service: service.void(key))
+
+    @rule(key=KEYS, account=st.sampled_from(["user:alice", "user:bob"]), amount=AMOUNTS)
+    def capture(self, key: str, account: str, amount: int) -> None:
+        self.both(lambda service: service.capture(key, "call", {account: Credits(-amount), "platform": Credits(amount)}, "memo"))
+
+    @rule(account=st.sampled_from(ACCOUNTS), since=st.integers(0, 2000), length=st.integers(0, 2000))
+    def turnover(self, account: str, since: int, length: int) -> None:
+        began = ManualClock().now() + Span(since)
+        self.both(lambda service: service.turnover(account, began, began + Span(length)))
 
     @rule(charges=st.lists(CHARGES, max_size=5))
     def charge(self, charges: list[Charge]) -> None:

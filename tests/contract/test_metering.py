@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import httpx
 import pytest
 from attrs import evolve
 
+from adapters.remote.metering import RemoteMetering, line_to_metering
 from adapters.sqlite.metering import SqliteMetering
 from adapters.sqlite.schema import open_credits
+from ports import cloudevents
+from ports.errors import Invalid, Refused
 from ports.metering import Metering, Usage
 from ports.units import Credits, Instant, Span
 from ports.workloads import RunId
+from tests.contract.credits_process import TOKEN, CreditsProcess
 from tests.contract.races import in_threads
 from tests.memory.metering import MemoryMetering
 
-FIRST = Usage("job-1/1@60000", Instant(5), "alice", RunId("job-1", 1), "tick", Span(60_000), Credits(133_333))
+FIRST = Usage("uid-1/job-1/1/60000", Instant(5), "alice", RunId("job-1", 1), "tick", Span(60_000), Credits(133_333))
 
 
 class Recorded(Protocol):
@@ -80,3 +85,98 @@ class TestSqliteMetering(MeteringContract):
         first = metering.recorded(limit=2)
         rest = metering.recorded(after=first[-1][0])
         assert ["0", "1", "2", "3", "4"] == [usage.id for _, usage in (*first, *rest)]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CreditsProcess]:
+    made = CreditsProcess(tmp_path_factory.mktemp("metering"))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+class TestRemoteMetering(MeteringContract):
+    """As CloudEvents over HTTP, to the process that sites run."""
+
+    @pytest.fixture
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {TOKEN}"}
+
+    @pytest.fixture
+    def metering(self, service: CreditsProcess) -> Iterator[RemoteMetering]:
+        """An empty one: the events of other tests are cleared away below the service."""
+        with closing(open_credits(service.folder)) as database, database.write() as db:
+            db.execute("DELETE FROM usage")
+        with closing(line_to_metering(service.url, TOKEN)) as line:
+            yield RemoteMetering(line)
+
+    @pytest.fixture
+    def recorded(self, service: CreditsProcess, bearer: dict[str, str]) -> Recorded:
+        def read() -> list[Usage]:
+            events = httpx.get(f"{service.url}/v1/events", headers=bearer, trust_env=False).json()["events"]
+            return [cloudevents.unwrapped(each) for each in events]
+
+        return read
+
+    def test_events_are_read_on_from_a_cursor(self, metering: RemoteMetering, service: CreditsProcess, bearer: dict[str, str]) -> None:
+        """A reader keeps one number and misses nothing."""
+        metering.record([evolve(FIRST, id=str(number)) for number in range(5)])
+        found: list[str] = []
+        after = 0
+        while events := (page := httpx.get(f"{service.url}/v1/events?after={after}&limit=2", headers=bearer).json())["events"]:
+            found += [event["id"] for event in events]
+            after = page["cursor"]
+        assert ["0", "1", "2", "3", "4"] == found
+
+    @pytest.mark.parametrize(
+        ("wrong", "field"),
+        [
+            ({"specversion": "0.3"}, "specversion"),
+            ({"id": ""}, "id"),
+            ({"type": "com.example.else"}, "type"),
+            ({"time": "yesterday"}, "time"),
+            ({"time": "2026-11-29T00:00:00"}, "time"),
+            ({"data": []}, "data"),
+            ({"data": {"user": "alice", "run": "job", "ran_ms": 1, "micro_credits": 1}}, "data.run"),
+            ({"data": {"user": "alice", "run": "job/1", "ran_ms": 1.5, "micro_credits": 1}}, "data.ran_ms"),
+            ({"data": {"user": "alice", "run": "job/1", "ran_ms": 1, "micro_credits": 1e308}}, "data.micro_credits"),
+        ],
+    )
+    def test_a_bad_event_is_refused_with_its_field_and_nothing_of_its_batch_is_kept(
+        self,
+        wrong: dict[str, Any],
+        field: str,
+        metering: RemoteMetering,
+        recorded: Recorded,
+        service: CreditsProcess,
+        bearer: dict[str, str],
+    ) -> None:
+        """Half a batch could not be told from a whole one."""
+        batch = [cloudevents.wrapped(FIRST), cloudevents.wrapped(evolve(FIRST, id="2")) | wrong]
+        answer = httpx.post(f"{service.url}/v1/events", json=batch, headers=bearer | {"Content-Type": cloudevents.BATCH_TYPE})
+        assert (400, "Invalid", field) == (answer.status_code, answer.json()["error"], answer.json()["facts"]["field"])
+        assert [] == recorded()
+
+    def test_nobody_without_the_token_gets_past_it(self, metering: RemoteMetering, recorded: Recorded, service: CreditsProcess) -> None:
+        """Usage is what bills are made of."""
+        assert 401 == httpx.get(f"{service.url}/v1/events").status_code
+        with closing(line_to_metering(service.url, "another-token-of-somebody")) as line, pytest.raises(Refused, match="token"):
+            RemoteMetering(line).record([FIRST])
+        assert [] == recorded()
+
+    def test_another_content_type_is_refused(self, service: CreditsProcess, bearer: dict[str, str]) -> None:
+        """It would be some other envelope."""
+        answer = httpx.post(f"{service.url}/v1/events", json=[], headers=bearer)
+        assert (400, "Content-Type") == (answer.status_code, answer.json()["facts"]["field"])
+
+
+def test_an_envelope_is_opened_to_what_was_put_in() -> None:
+    """Also what another sender adds is let pass, and milliseconds are not rounded."""
+    usage = evolve(FIRST, at=Instant(1_764_500_000_007), kind="final", run=RunId("ep", 2, 3))
+    event = cloudevents.wrapped(usage)
+    assert ("1.0", "2025-11-30T10:53:20.007Z", "io.gridweave.usage.final") == (event["specversion"], event["time"], event["type"])
+    assert usage == cloudevents.unwrapped(event | {"traceparent": "00-1"})
+    with pytest.raises(Invalid):
+        cloudevents.unwrapped("event")

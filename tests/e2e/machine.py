@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from gridweave_agent.rundir import RunDir, read_json
 
 from adapters.ray.labels import NODE
 from adapters.ray.local import LocalNode
-from tests.e2e.rig import Rig, until
+from tests.e2e.rig import NODES, Rig, until
 
 
 def raylet_of(rig: Rig, node: str) -> LocalNode:
     return next(each for each in rig.ray.nodes if each.labels.get(NODE) == node)
+
+
+@contextmanager
+def without_raylet(rig: Rig, node: str, nodes: Mapping[str, Mapping[str, str]] = NODES) -> Iterator[None]:
+    """Its raylet is killed, and comes back at the end."""
+    local = raylet_of(rig, node)
+    assert local.raylet is not None
+    os.kill(local.raylet.pid, signal.SIGKILL)
+    until(lambda: not local.session.members("ray::AgentStub"), "its agent ends with it")
+    try:
+        yield
+    finally:
+        rig.ray.end_node(local)
+        rig.ray.add_node(nodes[node])
 
 
 def agent(rig: Rig, node: str) -> int:

@@ -36,8 +36,13 @@ class Platform:
         self._thread.start()
 
     @property
+    def port(self) -> int:
+        port: int = self._server.server_address[1]
+        return port
+
+    @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
 
     def close(self) -> None:
         self._server.shutdown()

@@ -30,6 +30,7 @@ from ports.credits import ISSUE, user_account
 from ports.units import Credits
 from tests.e2e.gateways import Gateway
 from tests.e2e.platform import Platform
+from tests.e2e.rebilled import disagreements
 
 PLATFORM_TOKEN, ADMIN_TOKEN = "platform-token-of-the-tests", "admin-token-of-the-tests"
 BIG, SMALL, ACME = "org-big", "org-small", "acme-small"
@@ -160,12 +161,16 @@ class Rig:
         self.credits.post(f"grant-{next(_SERIAL)}", "grant", {user_account(user.id): given, ISSUE: -given}, "Credits of a test")
 
     def forget_users(self) -> None:
-        """End what they left running, as a failed test would."""
+        """End what they left running, as a failed test would. Raises AssertionError if a bill of theirs is not what it comes to."""
+        wrong: list[str] = []
         for user in self._users:
             end_all(user.client)
+            if self.gateway.settings.get("CREDITS_ENABLED") == "true":
+                wrong += disagreements(user.client, user.id)
             user.direct.close()
             user.client.close()
         self._users.clear()
+        assert [] == wrong
 
     @property
     def admin(self) -> dict[str, str]:

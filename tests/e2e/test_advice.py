@@ -8,12 +8,13 @@ import subprocess
 import sys
 from typing import Any
 
+from tests.e2e.gateways import SOURCES
 from tests.e2e.rig import ACME, ADMIN_TOKEN, Rig, until
 
 
 def gridweave(rig: Rig, *arguments: str) -> str:
     """stdout of the command line, as an operator at the gateway."""
-    told = {"GRIDWEAVE_URL": rig.gateway.url, "GRIDWEAVE_API_KEY": ADMIN_TOKEN}
+    told = {"PYTHONPATH": SOURCES, "GRIDWEAVE_URL": rig.gateway.url, "GRIDWEAVE_API_KEY": ADMIN_TOKEN}
     line = [sys.executable, "-m", "gridweave", *arguments]
     return subprocess.run(line, env=os.environ | told, capture_output=True, text=True, timeout=60, check=True).stdout
 

@@ -188,20 +188,6 @@ def impatient(rig: Rig) -> Iterator[Rig]:
         yield rig
 
 
-@contextmanager
-def without_raylet(rig: Rig, node: str) -> Iterator[None]:
-    """Its raylet is killed, and comes back at the end."""
-    local = machine.raylet_of(rig, node)
-    assert local.raylet is not None
-    os.kill(local.raylet.pid, signal.SIGKILL)
-    until(lambda: not local.session.members("ray::AgentStub"), "its agent ends with it")
-    try:
-        yield
-    finally:
-        rig.ray.end_node(local)
-        rig.ray.add_node(NODES[node])
-
-
 def quarantined(rig: Rig, node: str) -> int:
     """MiB, as users see it; the metrics say the same."""
     seen = sum(int(gpu["quarantined_mib"]) for gpu in rig.resources()[node]["gpus"])
@@ -217,7 +203,7 @@ def test_a_lost_node_keeps_its_vram_until_it_is_back_and_swept(impatient: Rig, t
     user = rig.user()
     waiting = Waiting(user, tmp_path)
     process = machine.users(rig, SMALL, waiting.run)
-    with without_raylet(rig, SMALL):
+    with machine.without_raylet(rig, SMALL):
         until(lambda: rig.resources()[SMALL]["state"] == "Unreachable", "the node can't be asked")
         waiting.ends("Failed", "RunnerLost")
         until(lambda: quarantined(rig, SMALL) == 1024, "its GB is kept from everybody")
@@ -245,7 +231,7 @@ def test_rounds_of_cron_give_up_a_lost_node(rig: Rig, tmp_path: Path) -> None:
         rig.gateway.settings = {**rig.gateway.settings, "SCHEDULER": "external", "NODE_LOST_SECONDS": "20"}
         rig.gateway.start()
         rig.gateway.answers()
-        with without_raylet(rig, SMALL):
+        with machine.without_raylet(rig, SMALL):
             rounds = 0
             while "Running" == waiting.job.status()["phase"] and rounds < 6:
                 reconciled(rig, 14)
@@ -266,7 +252,7 @@ def test_a_machine_that_an_admin_says_is_gone_keeps_nothing(impatient: Rig, tmp_
         said = httpx.put(f"{rig.gateway.url}/v1/admin/nodes", json={"name": ACME, "gone": gone}, headers=rig.admin, timeout=30)
         assert 200 == said.status_code, said.text
 
-    with without_raylet(rig, ACME):
+    with machine.without_raylet(rig, ACME):
         waiting.ends("Failed", "RunnerLost")
         until(lambda: quarantined(rig, ACME) == 1024, "its GB is kept from everybody")
         declare(True)

@@ -34,6 +34,7 @@ from ports.workloads import FUNDED, RESULT_STORED, ConditionStatus, Exit, ExitKi
 from tests.contract.samples import a_job
 from tests.e2e.gateways import ROOT, SOURCES
 from tests.kube.plane import MANIFESTS, Plane
+from tests.memory.metering import MemoryMetering
 
 RAN = Span(90_000)
 PRICE = Price(1, (PriceLine("org", Rate(8_000_000)),))
@@ -56,7 +57,7 @@ def house(client: KubeClient, tmp_path: Path) -> Iterator[House]:
     with closing(open_credits(tmp_path)) as money, closing(KubeWorkloads(client)) as store:
         credits = SqliteCredits(money, clock)
         credits.post("gift", "grant", {user_account("alice"): Credits(10_000_000), ISSUE: Credits(-10_000_000)})
-        yield House(store, unused, credits, unused, blobs, clock, unused, Terms(credits_enabled=True))  # type: ignore[arg-type]
+        yield House(store, unused, credits, unused, blobs, clock, unused, Terms(credits_enabled=True), MemoryMetering())  # type: ignore[arg-type]
 
 
 def away(house: House, tmp_path: Path) -> Iterator[House]:
@@ -170,7 +171,7 @@ def test_the_reaper_archives_what_ended_by_its_own_account(
             check=False,
         )
         assert 0 == process.returncode, process.stderr
-        assert {"moved": expected, "unsettled": 0, "uploads": 0} == json.loads(process.stdout)
+        assert {"moved": expected, "unsettled": 0, "uploads": 0, "blobs": 0, "jobs": 0} == json.loads(process.stdout)
     assert "gridweavejob.gridweave.io/job-3" == plane.kubectl("get", "gwj", "-o", "name", namespace=client.namespace).stdout.strip()
     assert {"job-1", "job-2", live.id} == {each.id for each in pages(house, JobFilter(user="alice"), "", 10).jobs}
     assert [evolve(each, version="") for each in done] == [recall(house, each.id) for each in done]

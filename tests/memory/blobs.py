@@ -43,6 +43,10 @@ class MemoryBlobs:
         part = self._blobs[key][0][offset : None if length is None else offset + length]
         return (part[at : at + BLOCK] for at in range(0, len(part), BLOCK))
 
+    def join(self, keys: Iterable[str]) -> Iterator[bytes]:
+        for key in keys:
+            yield from self.get(key)
+
     def stat(self, key: str) -> BlobInfo | None:
         _check(key)
         with self._lock:

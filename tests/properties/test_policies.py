@@ -5,9 +5,10 @@ import random
 import pytest
 from attrs import evolve
 
+from core.balance import Parts
 from core.ledger import NoRoom, VramLedger
 from core.owners import ORG_POOL
-from core.policies import READY, PlacementPolicy, Scarcity, policy
+from core.policies import READY, Balance, PlacementPolicy, ResidualValue, policy
 from core.pressure import Pressure
 from core.residual import Residuals
 from core.shelves import Idles, Shelves
@@ -86,7 +87,7 @@ def test_an_ask_goes_where_what_is_left_can_be_filled() -> None:
 
 def test_a_history_takes_no_more_memory_than_it_has_to() -> None:
     """A scheduler lives for months."""
-    chosen = Scarcity()
+    chosen = Balance()
     chosen.fleet({16_000: 160_000, 80_000: 800_000})
     draw = random.Random(0)
     for _ in range(40_000):
@@ -98,7 +99,7 @@ def test_a_history_takes_no_more_memory_than_it_has_to() -> None:
 
 def test_a_refused_run_is_heard_once_however_often_it_asks() -> None:
     """A queue asks every round: waiting jobs would look like a flood, and the load like one that has no end."""
-    chosen = Scarcity()
+    chosen = Balance()
     ledger = VramLedger(chosen)
     ledger.add_node("n", "org", [Gpu(0, "A", "nv", Mib(100))])
     for _ in range(5):
@@ -107,37 +108,75 @@ def test_a_refused_run_is_heard_once_however_often_it_asks() -> None:
     assert [101, 10] == list(chosen.residuals._asks)
 
 
-@pytest.mark.parametrize(("share", "costly"), [(0.6, True), (1.4, False)])
-def test_large_gpus_cost_while_small_ones_would_do(share: float, costly: bool) -> None:
-    """Below saturation a small ask on a large GPU turns a large ask away; above it somebody has to go there."""
+@pytest.mark.parametrize(("share", "strained"), [(0.9, False), (1.2, True)])
+def test_the_load_is_told_without_a_clock(share: float, strained: bool) -> None:
+    """Below saturation it has to be best fit, above it must not."""
     pressure = Pressure()
     pressure.supply({16_000: 800_000, 80_000: 800_000})
     lifetime = 100  # asks
-    mib = round(share * 800_000 / lifetime)
+    mib = round(share * 1_600_000 / lifetime)
     for at in range(3_000):
-        pressure.heard(8_000, mib)
+        pressure.heard(8_000, mib, False)
         pressure.used += mib
         if at >= lifetime:
             pressure.freed(mib)
-    costs = pressure.costs()
-    assert 0.0 == costs[16_000]
-    assert costly == (costs[80_000] == 1.0)
-    assert pytest.approx(min(1.15, share / 2), rel=0.1) == pressure.load
+    pressure.weigh()
+    assert pytest.approx(min(1.15, share), rel=0.1) == pressure.load
+    assert (strained, True, False) == (pressure.strained, pressure.sure, pressure.endless)
+
+
+def test_a_size_that_is_wanted_whole_has_a_small_quota_for_parts() -> None:
+    """A part fits anywhere; whoever wants a whole GPU of the largest size has nowhere else to go."""
+    pressure = Pressure()
+    pressure.supply({16_000: 800_000, 80_000: 800_000})
+    for at in range(100):
+        pressure.heard(80_000 if at % 2 else 4_000, 80_000 if at % 2 else 40_000, bool(at % 2))
+    assert pytest.approx(50) == pressure.quota(16_000)
+    assert pytest.approx(0.02 * 10) == pressure.quota(80_000)  # two thirds of all MiB asked for are more than there are
+
+
+def test_parts_are_shared_out_over_sizes_once_there_is_too_little() -> None:
+    """Best fit would fill the small GPUs with parts, and who wants a whole small one would have to waste a large one."""
+    ledger = VramLedger(Balance())
+    for at in range(200):
+        ledger.add_node(f"s{at:03}", "org", [Gpu(0, "S", "nv", Mib(1_000))])
+        ledger.add_node(f"t{at:03}", "org", [Gpu(0, "T", "nv", Mib(2_000))])
+    chosen = [ledger.reserve(RunId(f"r{at}", 1), Ask(Mib(900)), (ORG_POOL,)) for at in range(200)]  # nothing ends
+    nodes = [slot.node for placed in chosen if not isinstance(placed, NoRoom) for slot in placed]
+    assert all(each.startswith("s") for each in nodes[:READY])
+    assert 30 < sum(each.startswith("t") for each in nodes[READY:]) < 136
+
+
+def test_parts_know_what_is_free_beside_them() -> None:
+    """Nodes that leave, shrink and come back must not leave their MiB in the sum."""
+    driver, draw = PolicyDriver(PlacementPolicy.BALANCE), random.Random(5)
+    for _ in range(3_000):
+        seeded_step(driver, draw)
+    found = [each.buckets for each in driver.ledger._indexes._single.values() if isinstance(each.buckets, Parts)]
+    assert found
+    for parts in found:
+        gpus = [gpu for node in driver.ledger._nodes.values() for gpu in node.gpus.values() if parts in gpu.finders.buckets]
+        opened = [gpu for gpu in gpus if gpu.offer >= 0]
+        assert sum(gpu.total for gpu in opened) == parts.total
+        assert sum(gpu.offer for gpu in opened if 0 < gpu.offer < gpu.total) == parts.free
+        in_use = sum(parts._used.values())
+        assert sum(0 < gpu.offer < gpu.total for gpu in opened) <= in_use <= sum(gpu.offer < gpu.total for gpu in opened)
 
 
 def test_a_fleet_in_which_nothing_ends_is_full_one_day() -> None:
-    """Without a single release the load has no bound, so that large GPUs are not kept for a balance that never comes."""
+    """Without a single release the load has no bound, so that no size is kept for a balance that never comes."""
     pressure = Pressure()
     pressure.supply({16_000: 800_000, 80_000: 200_000})
     for _ in range(40):
-        pressure.heard(8_000, 8_000)
+        pressure.heard(8_000, 8_000, False)
         pressure.used += 8_000
     assert 1.15 == pressure.load
+    assert pressure.endless
 
 
 def node_ledger(*nodes: tuple[str, int]) -> VramLedger:
     """Nodes of 8 MiB GPUs, with a past."""
-    ledger = VramLedger(Scarcity())
+    ledger = VramLedger(Balance())
     for name, gpus in nodes:
         ledger.add_node(name, "org", [Gpu(at, "A", "nv", Mib(8)) for at in range(gpus)])
     for at in range(READY):
@@ -148,7 +187,7 @@ def node_ledger(*nodes: tuple[str, int]) -> VramLedger:
 
 def test_without_a_past_it_is_best_fit() -> None:
     """A small fleet, or one that has just begun, places as its users were told and as an estimate says."""
-    plain, other = VramLedger(), VramLedger(Scarcity())
+    plain, other = VramLedger(), VramLedger(Balance())
     for ledger in (plain, other):
         ledger.add_node("a", "org", [Gpu(at, "A", "nv", Mib(8)) for at in range(4)])
         ledger.add_node("b", "org", [Gpu(at, "A", "nv", Mib(8)) for at in range(2)])
@@ -173,5 +212,6 @@ def test_whole_gpus_are_taken_where_fewest_are_idle() -> None:
 
 def test_finders_are_what_a_policy_hands_out() -> None:
     """Whole GPUs and parts of one are found by different rules."""
-    assert isinstance(Scarcity().finder(True), Idles)
-    assert isinstance(Scarcity().finder(False), Shelves)
+    assert isinstance(Balance().finder(True), Idles)
+    assert isinstance(Balance().finder(False), Parts)
+    assert isinstance(ResidualValue().finder(False), Shelves)

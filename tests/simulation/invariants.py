@@ -11,8 +11,9 @@ from collections import Counter
 from core.charges import cost, totals
 from ports.blobs import input_key
 from ports.credits import user_account
+from ports.lifecycle import GIVEN_UP
 from ports.units import Credits, Span
-from ports.workloads import FUNDED, TERMINAL, ExitKind, Job, Phase, Run, RunState
+from ports.workloads import FUNDED, RESULT_STORED, TERMINAL, ExitKind, Job, Phase, Run, RunState
 from tests.simulation.world import TERMS, World
 
 
@@ -165,6 +166,10 @@ def the_bill_is_exact(world: World, job: Job) -> None:
         owed[user_account(job.spec.user)] -= cost(run.price, run.ran).micro
     same = {account: micro for account, micro in posted.items() if micro} == {account: micro for account, micro in owed.items() if micro}
     demand(same, f"{job.id} owes {dict(owed)}, and posted is {dict(posted)}")
+    for run in job.status.runs if job.spec.billed else ():
+        told = world.metering._events.get(f"{job.uid}/{run.id}/final/{run.ran.ms}")
+        same = run.ran == Span(0) or (told is not None and told.total == cost(run.price, run.ran))
+        demand(same, f"the final charge of {run.id} was told to whoever meters as {told}")
     due = sum(cost(run.price, run.ran).micro for run in job.status.runs) if job.spec.billed else 0
     demand(job.status.charged == Credits(due), f"{job.id} says it was charged {job.status.charged}, not {Credits(due)}")
 
@@ -181,9 +186,11 @@ def the_result_is_kept(world: World, job: Job) -> None:
             continue
         raised = run.exit is not None and run.exit.kind is ExitKind.RAISED and status.result is not None
         cancelled = status.cancel is not None and run.exit is not None and run.exit.kind is ExitKind.RAISED
-        demand(
-            was_hurt(world, machine) or raised or cancelled, f"{job.id} left a result on {machine}, and is {status.phase}: {status.reason}"
-        )
+        told = status.condition(RESULT_STORED)
+        waited = run.ended_at is not None and world.clock.now() - run.ended_at > world.house.terms.result_bound
+        given_up = waited and told is not None and told.reason == GIVEN_UP
+        excused = was_hurt(world, machine) or raised or cancelled or given_up
+        demand(excused, f"{job.id} left a result on {machine}, and is {status.phase}: {status.reason}")
 
 
 def the_ledger_adds_up(world: World) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 
 from ports.blobs import BlobInfo, Grant
-from ports.credits import Account, Charge, ChargeAnswer, Entry, HoldAnswer
+from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, Entry, HoldAnswer
 from ports.metering import Usage
 from ports.nodes import NodeRecord
 from ports.tariffs import Tariff
@@ -119,6 +119,9 @@ class SimCredits:
     def account(self, name: str) -> Account:
         return self._faults.io("credits.account", lambda: self._real.account(name))
 
+    def set_cap(self, account: str, cap: Credits | None) -> Account:
+        return self._faults.io("credits.set_cap", lambda: self._real.set_cap(account, cap))
+
     def authorise(self, key: str, account: str, amount: Credits) -> HoldAnswer:
         return self._faults.io("credits.authorise", lambda: self._real.authorise(key, account, amount))
 
@@ -131,8 +134,16 @@ class SimCredits:
     def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
         return self._faults.io("credits.post", lambda: self._real.post(key, kind, lines, memo))
 
-    def journal(self, account: str, after: int = 0, limit: int = 1000) -> tuple[Entry, ...]:
-        return self._faults.io("credits.journal", lambda: self._real.journal(account, after, limit))
+    def journal(
+        self, account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END
+    ) -> tuple[Entry, ...]:
+        return self._faults.io("credits.journal", lambda: self._real.journal(account, after, limit, since, until))
+
+    def capture(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
+        return self._faults.io("credits.capture", lambda: self._real.capture(key, kind, lines, memo))
+
+    def turnover(self, account: str, since: Instant, until: Instant) -> dict[str, Credits]:
+        return self._faults.io("credits.turnover", lambda: self._real.turnover(account, since, until))
 
 
 class SimTariffs:
@@ -162,6 +173,9 @@ class SimBlobs:
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         return self._faults.io("blobs.get", lambda: self._real.get(key, offset, length))
+
+    def join(self, keys: Iterable[str]) -> Iterator[bytes]:
+        return self._faults.io("blobs.join", lambda: self._real.join(keys))
 
     def stat(self, key: str) -> BlobInfo | None:
         return self._faults.io("blobs.stat", lambda: self._real.stat(key))

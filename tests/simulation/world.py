@@ -94,6 +94,7 @@ class World:
             self.clock,
             SimRandomness(self.source),
             terms,
+            SimMetering(self.metering, self.faults),
         )
         self.machines: dict[str, Machine] = {}
         for name, owner, model, mib, count in fleet or FLEET[: self.source.randrange(1, len(FLEET)) + 1]:
@@ -257,7 +258,7 @@ class World:
     def _tick(self, action: Action) -> str:
         def act() -> str:
             try:
-                done = tick(self.house, SimMetering(self.metering, self.faults))
+                done = tick(self.house)
             except Unavailable as error:
                 return str(error)
             assert not done.refused, done.refused
@@ -273,7 +274,10 @@ class World:
     def _begin(self) -> str:
         try:
             self.process = Process(self.house, SimEpochs(self.epochs, self.faults), self.machines, self.faults, self.newest, self.make)
-        except (Unavailable, StaleEpoch, Crash) as error:
+        except StaleEpoch as error:
+            self.newest = max(self.newest, error.newest)
+            return f"could not begin: {error}"
+        except (Unavailable, Crash) as error:
             return f"could not begin: {error}"
         return f"term {self.process.epoch}"
 

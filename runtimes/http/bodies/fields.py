@@ -17,6 +17,15 @@ _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 
 Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z", description="a SHA-256 as 64 lower-case hex digits")]
 BlobSize = Annotated[int, Meta(ge=0, le=MAX_BLOB, description=f"a number of bytes from 0 to {MAX_BLOB}")]
+FileSize = Annotated[int, Meta(ge=0, le=1 << 50, description="a number of bytes")]
+FilePath = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\x00-\x1f\x7f/\\]+(/[^\x00-\x1f\x7f/\\]+)*\Z",
+        max_length=500,
+        description="a relative path such as weights/part-1.safetensors, at most 500 characters",
+    ),
+]
 Inline = Annotated[str, Meta(max_length=MAX_INLINE * 4 // 3 + 4, description=f"base64 of at most {MAX_INLINE} bytes")]
 Name = Annotated[
     str,
@@ -52,6 +61,8 @@ LabelValue = Annotated[
 ]
 Gpus = Annotated[int, Meta(ge=1, le=1024, description="a number of GPUs from 1 to 1024")]
 Hours = Annotated[float, Meta(gt=0, le=8760, description="a number of hours above 0, at most 8760")]
+Cost = Annotated[int | float | str, Meta(description="credits above 0, exactly, such as 2.5: at most six decimal places")]
+Cap = Annotated[int | float | str, Meta(description="credits, 0 or more, exactly, such as 100: at most six decimal places")]
 Model = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+/-]{0,62}\Z", description="a GPU model such as A100-80GB, at most 63 characters")
 ]

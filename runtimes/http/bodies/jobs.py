@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from core.submit import Submission
 from ports.errors import Invalid
-from ports.units import MS_PER_HOUR, Mib, Span
+from ports.units import MS_PER_HOUR, Credits, Mib, Span
 from ports.workloads import Ask, BlobRef, Environment
 from runtimes.http.bodies import fields, strict
 
@@ -92,6 +92,7 @@ class SubmitBody:
     exclusive: bool = False
     env: EnvBody = EnvBody()
     max_hours: fields.Hours | None = None
+    max_cost: fields.Cost | None = None
     labels: Annotated[dict[fields.LabelKey, fields.LabelValue], Meta(max_length=64, description="at most 64 labels")] = field(factory=dict)
 
 
@@ -101,6 +102,16 @@ class Received:
 
     submission: Submission
     inline: dict[str, bytes]
+
+
+def _cap(amount: int | float | str | None) -> Credits | None:
+    """Raises Invalid."""
+    if amount is None:
+        return None
+    given = Credits.parse(str(amount), "max_cost")
+    if given.micro <= 0:
+        raise Invalid(f"max_cost is {amount}.", "max_cost", "Give more than 0 credits, or leave it out.", str(amount))
+    return given
 
 
 def ask_of(body: EstimateBody | SubmitBody) -> Ask:
@@ -128,6 +139,7 @@ def received(data: bytes, key: str) -> Received:
         python=body.client.python,
         cloudpickle=body.client.cloudpickle,
         key=key,
+        cap=_cap(body.max_cost),
         body_sha256=hashlib.sha256(strict.canonical(said)).hexdigest(),
     )
     return Received(submission, inline)

@@ -15,7 +15,7 @@ from core.waiting import waiting
 from ports.errors import NotFound
 from ports.tariffs import Price
 from ports.units import Credits, Instant, Rate, Span
-from ports.workloads import FUNDED, HOLD_VOIDED, TERMINAL, Exit, Job, Phase, Placement, Run, RunState
+from ports.workloads import FUNDED, HOLD_VOIDED, RESULT_STORED, TERMINAL, ConditionStatus, Exit, Job, Phase, Placement, Run, RunState
 
 HOUR = Span.of(hours=1)
 
@@ -80,7 +80,9 @@ class ResultView:
 @frozen
 class JobView:
     """A job as its user sees it. setup: what the node does while the job is Allocated. ran_ms, charged: so far, while it
-    runs. hold: set aside at submit; held: what of it still is."""
+    runs. cap: the most that it may cost. money_ends_at: when what it runs on is used up, if nothing changes: its cap, or its
+    user's balance; None if it does not run, costs nothing, or the balance can't be told now.
+    hold: set aside at submit; held: what of it still is."""
 
     id: str
     name: str
@@ -103,6 +105,8 @@ class JobView:
     hold: str
     held: str
     charged: str
+    cap: str | None
+    money_ends_at: str | None
     exit: ExitView | None
     result: ResultView | None
     cancel_requested_at: str | None
@@ -155,6 +159,22 @@ class UploadView:
     url: str = ""
     headers: dict[str, str] = field(factory=dict)
     expires: str | None = None
+
+
+@frozen
+class ModelView:
+    """size: bytes of all its files; files: how many they are."""
+
+    name: str
+    owner: str
+    size: int
+    files: int
+    created_at: str | None
+
+
+@frozen
+class Models:
+    models: list[ModelView]
 
 
 @frozen
@@ -277,8 +297,39 @@ class Usage:
 
 
 @frozen
+class StatementView:
+    """opening + the sums of kinds = closing."""
+
+    account: str
+    opening: str
+    kinds: dict[str, str]
+    closing: str
+
+
+@frozen
+class StatementsView:
+    """month: of the zone, from begin on and before end. One for each account of the caller."""
+
+    month: str
+    zone: str
+    begin: str | None
+    end: str | None
+    statements: list[StatementView]
+
+
+@frozen
+class BudgetView:
+    """Of a month in that zone. monthly: the most that may be spent in it, null: no bound. spent: so far."""
+
+    month: str
+    zone: str
+    monthly: str | None
+    spent: str
+
+
+@frozen
 class AccountView:
-    """held: set aside for unfinished jobs. available: balance less held."""
+    """held: set aside for unfinished jobs. available: what a new hold may take, of the balance and of the month's budget."""
 
     user: str
     plan: str
@@ -286,6 +337,79 @@ class AccountView:
     held: str
     available: str
     credits_enabled: bool
+    budget: BudgetView
+
+
+@frozen
+class OwnNodeView:
+    """runs: that hold slots there now."""
+
+    node: NodeView
+    runs: int
+
+
+@frozen
+class EarningsView:
+    """today, month: earned so far in this day and month of UTC. ever: since the beginning. paid_out: of it."""
+
+    balance: str
+    today: str
+    month: str
+    ever: str
+    paid_out: str
+
+
+@frozen
+class ProviderStatus:
+    """Of the caller's own hardware. earned: None where credits are off."""
+
+    nodes: list[OwnNodeView]
+    runs: int
+    total_mib: int
+    booked_mib: int
+    earned: EarningsView | None
+
+
+@frozen
+class DependencyView:
+    """detail: why it does not answer."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@frozen
+class RoundView:
+    """The newest of its kind in this process. took_ms: how long it took. said: what it did, or why it was cut short."""
+
+    name: str
+    at: str | None
+    took_ms: int
+    said: str
+
+
+@frozen
+class QuarantinedView:
+    """VRAM that a run may still use, on a node that can't be asked."""
+
+    node: str
+    gpu: int
+    mib: int
+    run: str
+
+
+@frozen
+class AdminHealth:
+    """ok: every dependency answers and new work would run. reasons: why it would not. drift: where node records and
+    workloads disagree."""
+
+    ok: bool
+    reasons: list[str]
+    dependencies: list[DependencyView]
+    rounds: list[RoundView]
+    drift: list[str]
+    quarantine: list[QuarantinedView]
 
 
 @frozen
@@ -337,8 +461,9 @@ def _of_gpu(fleet: Fleet, node: str, index: int) -> tuple[str, str]:
         return "", ""
 
 
-def job_view(job: Job, fleet: Fleet, position: int, ahead: int = 0) -> JobView:
-    """position: in the queue as the live copy knows it, 0 if it does not wait. ahead: earlier jobs for the same GPUs."""
+def job_view(job: Job, fleet: Fleet, position: int, ahead: int = 0, ends: Instant | None = None) -> JobView:
+    """position: in the queue as the live copy knows it, 0 if it does not wait. ahead: earlier jobs for the same GPUs.
+    ends: when the money for it ends, if that is known."""
     status, run = job.status, job.status.run
     reason, message = verdict(job)
     ended = run is not None and run.state is RunState.ENDED
@@ -364,6 +489,8 @@ def job_view(job: Job, fleet: Fleet, position: int, ahead: int = 0) -> JobView:
         hold=str(job.spec.hold),
         held=str(held(job)),
         charged=str(charged(job, fleet)),
+        cap=str(job.spec.cap) if job.spec.cap is not None else None,
+        money_ends_at=instant(ends),
         exit=exit_view(run),
         result=ResultView(status.result.size, status.result.sha256, status.result.raised) if status.result is not None else None,
         cancel_requested_at=instant(status.cancel),
@@ -381,6 +508,9 @@ def verdict(job: Job) -> tuple[str, str]:
     status = job.status
     if status.cancel is not None and status.phase in (Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING):
         return "Cancelling", "Its user has asked for its end; it is Cancelled when all of its processes are gone."
+    stored = status.condition(RESULT_STORED)
+    if status.phase is Phase.CLOSING and stored is not None and stored.status is ConditionStatus.FALSE:
+        return stored.reason, stored.message
     return status.reason, status.message
 
 

@@ -8,6 +8,7 @@ import falcon
 import falcon.asgi
 from attrs import frozen
 
+from core.models import is_part
 from ports.blobs import BlobInfo
 from ports.errors import Invalid, NotFound
 from runtimes.http import ranges, transfers
@@ -30,7 +31,7 @@ class Blobs:
     services: Services
 
     async def on_put(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, key: str) -> None:
-        """Stores all of the body or nothing; below uploads/ only if its digest is the object's name."""
+        """Stores all of the body or nothing; uploads and parts of models only if their digest is the object's name."""
         permit = self._permit(req, "PUT")
         transfers.check_encoding(req)
         hashing = transfers.Hashing()
@@ -61,6 +62,6 @@ def _verified(hashing: transfers.Hashing, data: Iterator[bytes], key: str) -> It
     """Raises Invalid after the last block if an upload is not what its name says; the store then keeps nothing."""
     yield from hashing.through(data)
     name = key.rpartition("/")[2]
-    if key.startswith("uploads/") and hashing.sha256 != name:
+    if (key.startswith("uploads/") or is_part(key)) and hashing.sha256 != name:
         message = f"The body's SHA-256 is {hashing.sha256}, not {name}."
         raise Invalid(message, "sha256", "Send the very bytes that were hashed.", hashing.sha256)

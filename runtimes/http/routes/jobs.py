@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import falcon
 import falcon.asgi
 import structlog
 from attrs import frozen
 
-from core import jobs, names
+from core import jobs, names, outlook
 from core.callers import Caller
 from core.estimate import estimate
-from ports.errors import Forbidden, Invalid
+from ports.credits import user_account
+from ports.errors import Forbidden, Invalid, Unavailable
+from ports.units import Credits, Instant
 from ports.workloads import Job, JobFilter, Phase
 from runtimes.http import payloads, transfers
 from runtimes.http.bodies import views
@@ -20,6 +24,7 @@ from runtimes.http.queries import Query, job_id
 from runtimes.http.services import Services
 
 _SUBMIT_S = 60.0
+_BALANCE_S = 2.0  # a status does not wait longer for it
 log = structlog.get_logger("gridweave.jobs")
 
 
@@ -27,9 +32,21 @@ def status_url(job: Job) -> str:
     return f"/v1/jobs/{job.id}/status"
 
 
-def view(services: Services, job: Job) -> views.JobView:
+def view(services: Services, job: Job, ends: Instant | None = None) -> views.JobView:
     watch = services.watch
-    return views.job_view(job, watch.fleet(), watch.position(job.id) or job.status.position, watch.ahead(job.id))
+    return views.job_view(job, watch.fleet(), watch.position(job.id) or job.status.position, watch.ahead(job.id), ends)
+
+
+async def money_ends(services: Services, job: Job) -> Instant | None:
+    """Also while the credit service is away: then by the job's cap alone."""
+    if job.status.phase is not Phase.RUNNING or not job.spec.billed:
+        return None
+    balance: Credits | None = None
+    with suppress(Unavailable):
+        account = services.house.credits.account
+        known = await services.pools.credits.run(account, user_account(job.spec.user), deadline_s=_BALANCE_S)
+        balance = known.available + known.held
+    return outlook.money_ends(job, services.watch.fleet(), balance, services.house.clock.now())
 
 
 def idempotency_key(services: Services, req: falcon.asgi.Request) -> str:
@@ -112,7 +129,7 @@ class Status:
         caller, name = caller_of(req), job_id(id)
         Query(req, ())
         job = await self.services.pools.store.run(jobs.find, self.services.house, caller, name)
-        resp.data = views.encode(view(self.services, job))
+        resp.data = views.encode(view(self.services, job, await money_ends(self.services, job)))
 
 
 @frozen

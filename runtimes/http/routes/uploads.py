@@ -9,7 +9,7 @@ import falcon.asgi
 from attrs import frozen
 
 from core.names import upload_key
-from core.sweep import OFFERED
+from core.retention import OFFERED
 from ports.blobs import BlobInfo, Grant
 from ports.errors import Invalid
 from runtimes.http import transfers
@@ -44,20 +44,22 @@ class Uploads:
             return
         granted = await self.services.pools.blobs.run(self._grant, key, body.size)
         resp.status = falcon.HTTP_201
-        url = self._reachable(granted.url.replace("{name}", body.sha256))
+        url = reachable(self.services, granted.url.replace("{name}", body.sha256))
         resp.data = views.encode(views.UploadView(False, granted.method, url, {}, views.instant(granted.expires)))
 
     def _grant(self, key: str, size: int) -> Grant:
         house = self.services.house
         prefix = key.rpartition("/")[0] + "/"
-        return house.blobs.grant_write(prefix, size, house.clock.now() + house.terms.grant_life)
+        make = self.services.upload_grants or house.blobs.grant_write
+        return make(prefix, size, house.clock.now() + house.terms.grant_life)
 
-    def _reachable(self, url: str) -> str:
-        """Relative where this gateway serves it: the client knows the way here, and nodes may know another one."""
-        parts = urlsplit(url)
-        if self.services.check_grant is None or not parts.path.startswith("/v1/blobs/"):
-            return url
-        return f"{parts.path}?{parts.query}"
+
+def reachable(services: Services, url: str) -> str:
+    """Relative where this gateway serves it: the client knows the way here, and nodes may know another one."""
+    parts = urlsplit(url)
+    if services.check_grant is None or not parts.path.startswith("/v1/blobs/"):
+        return url
+    return f"{parts.path}?{parts.query}"
 
 
 def _check_size(present: BlobInfo, body: UploadBody) -> None:

@@ -8,6 +8,7 @@ from gridweave.commands.exits import WORDS
 from gridweave.commands.fleet import estimate, gpus
 from gridweave.commands.jobs import cancel, status
 from gridweave.commands.logs import logs
+from gridweave.commands.models import app as models
 from gridweave.commands.money import bill
 from gridweave.commands.ps import ps
 from gridweave.commands.results import result
@@ -28,4 +29,5 @@ app = App(
 )
 for _command in (submit, ps, status, logs, result, cancel, gpus, estimate, bill, version):
     app.command(_command)
+app.command(models)
 app.register_install_completion_command()

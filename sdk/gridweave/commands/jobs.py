@@ -40,6 +40,8 @@ def status(id: JobId, /, *, common: Common = COMMON) -> int:
         "rate": f"{facts['rate_per_hour']} credits per hour" if facts.get("rate_per_hour") else "",
         "held": f"{facts.get('held', facts['hold'])} credits" if facts.get("hold") and not over else "",
         "charged": f"{facts['charged']} credits" if facts.get("charged") else "",
+        "cap": f"{facts['cap']} credits" if facts.get("cap") else "",
+        "money ends": facts.get("money_ends_at") or "",
         "exit": " ".join(str(ended[key]) for key in ("kind", "code", "signal", "message") if ended.get(key) not in (None, "")),
         "labels": ", ".join(f"{key}={value}" for key, value in (facts.get("labels") or {}).items()),
     }

@@ -19,7 +19,9 @@ _AGO = re.compile(r"(\d{1,6})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def bill(*, limit: int | None = None, since: str | None = None, csv: bool = False, common: Common = COMMON) -> int:
+def bill(
+    *, limit: int | None = None, since: str | None = None, month: str | None = None, csv: bool = False, common: Common = COMMON
+) -> int:
     """List your postings, and your balance.
 
     Parameters
@@ -28,25 +30,33 @@ def bill(*, limit: int | None = None, since: str | None = None, csv: bool = Fals
         Only the newest, that many.
     since
         Only those since then: a time such as 2026-11-29 or 2026-11-29T17:00 (UTC), or an age such as 30m, 12h or 7d.
+    month
+        Only those of that month, with what it began and ended with: such as 2026-11. Months are those of UTC.
     csv
         Print the postings as CSV.
     """
     output, client = common.output(), common.client()
     if limit is not None and limit < 0:
         raise Refused(f"--limit cannot be {limit}", kind="usage", field="limit", value=str(limit), remedy="Give a number of postings.")
+    if month is not None and since is not None:
+        raise Refused("--month and --since go not together", kind="usage", field="month", value=month, remedy="Give one of them.")
+    statements = client.statement(month)["statements"] if month is not None else []
     everything = _entries(client)
     ran = _increments(everything)
-    chosen = _chosen(everything, limit, _moment(since) if since else None)
+    chosen = _chosen([each for each in everything if str(each["at"]).startswith(month or "")], limit, _moment(since) if since else None)
     if csv:
         _print_csv(client, {str(entry["seq"]) for entry in chosen})
         return 0
     account, total = client.account(), sum((Decimal(entry["amount"]) for entry in chosen), Decimal(0))
     if output.json:
-        output.emit({"entries": chosen, "total": f"{total:.6f}", "account": account})
+        said = {"month": month, "zone": "UTC", "statements": statements} if month is not None else {}
+        output.emit({**said, "entries": chosen, "total": f"{total:.6f}", "account": account})
         return 0
     names = _names(client) if chosen else {}
     rows = [_row(entry, ran[entry["seq"]], names, output.terminal) for entry in chosen]
     output.table(("AT", "JOB", "NAME", "KIND", "MEMO", "RAN", "CREDITS"), rows)
+    for each in statements:
+        output.fields({"account": each["account"], "opening": f"{each['opening']} credits", "closing": f"{each['closing']} credits"})
     output.fields({"total" if len(chosen) == len(everything) else "total of these": f"{total:.6f} credits", **_money(account)})
     if account.get("credits_enabled") is False:
         output.remark("Credits are off: nothing is held or charged.")

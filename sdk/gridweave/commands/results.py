@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +16,13 @@ from gridweave.commands.ids import JobId, full_id
 from gridweave.commands.options import COMMON, Common
 from gridweave.commands.outcomes import show_outcome
 from gridweave.commands.output import Output
+from gridweave.downloads import Download
 from gridweave.errors import Refused, Unavailable
 from gridweave.jobs import Job
+from gridweave.lines import Line
 from gridweave.outcomes import failure
+
+_MIB = 1024 * 1024
 
 
 def result(
@@ -49,18 +54,8 @@ def result(
 
 
 def _save(client: Client, output: Output, job: Job, target: Path, timeout: float | None) -> int:
-    until = None if timeout is None else time.monotonic() + timeout
-    while True:
-        try:
-            download = client.result(job.id, 60 if until is None else max(0.0, min(60.0, until - time.monotonic())))
-        except Refused as refused:
-            if refused.kind != "no-result":
-                raise
-            raise failure(refused, job.id) from None
-        if download is not None:
-            break
-        if until is not None and time.monotonic() >= until:
-            raise TimeoutError
+    with closing(_Arriving(job.id)) as arriving:
+        download = _fetched(client, job, timeout, arriving)
     if download.raised:
         download.close()
         return show_outcome(client, output, job)
@@ -76,6 +71,39 @@ def _save(client: Client, output: Output, job: Job, target: Path, timeout: float
     facts = {"id": job.id, "file": str(target), "size": download.size, "sha256": download.etag}
     output.emit(facts) if output.json else output.remark(f"{download.size} bytes in {target}")
     return 0
+
+
+class _Arriving:
+    """A line on the terminal that says how much of a result has come."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id, self._so_far, self._total = job_id, 0, 0
+        self._line = Line(self._words)
+
+    def __call__(self, so_far: int, total: int) -> None:
+        self._so_far, self._total = so_far, total
+        self._line.draw()
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _words(self) -> str:
+        return f"result of {self._job_id} · {self._so_far / _MIB:.0f}" + (f" of {self._total / _MIB:.0f} MiB" if self._total else " MiB")
+
+
+def _fetched(client: Client, job: Job, timeout: float | None, arriving: _Arriving) -> Download:
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            download = client.result(job.id, 60 if until is None else max(0.0, min(60.0, until - time.monotonic())), arriving)
+        except Refused as refused:
+            if refused.kind != "no-result":
+                raise
+            raise failure(refused, job.id) from None
+        if download is not None:
+            return download
+        if until is not None and time.monotonic() >= until:
+            raise TimeoutError
 
 
 def _add_current_folder() -> None:

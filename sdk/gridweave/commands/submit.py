@@ -32,6 +32,7 @@ def submit(
     env_var: Annotated[list[str] | None, Several] = None,
     label: Annotated[list[str] | None, Several] = None,
     max_hours: float | None = None,
+    max_cost: str | None = None,
     name: str | None = None,
     detach: bool = False,
     idempotency_key: str | None = None,
@@ -57,6 +58,8 @@ def submit(
         KEY=VALUE to find it again; may be given several times.
     max_hours
         End it after that many hours.
+    max_cost
+        End it when it has cost that many credits.
     name
         The job's name; default is the function's.
     detach
@@ -66,7 +69,7 @@ def submit(
     """
     output = common.output()
     function = load(str(target))
-    options = hardware.over(function.options).changed(max_hours=max_hours, name=name)
+    options = hardware.over(function.options).changed(max_hours=max_hours, max_cost=max_cost, name=name)
     wanted: Function[..., Any] = Function(function.__wrapped__, _with(options, pip, env_var, label))
     given, named = arguments(wanted, args)
     client = common.client(retry_for=60)

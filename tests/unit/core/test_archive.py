@@ -30,7 +30,7 @@ KEPT = Span.of(hours=168)
 def a_house(kept: Span = KEPT) -> House:
     clock, unused = ManualClock(), None
     blobs = MemoryBlobs(clock)
-    return House(MemoryWorkloads(), unused, unused, unused, blobs, clock, unused, Terms(archive_after=kept))  # type: ignore[arg-type]
+    return House(MemoryWorkloads(), unused, unused, unused, blobs, clock, unused, Terms(archive_after=kept), unused)  # type: ignore[arg-type]
 
 
 def ended(job: Job, at: Instant = Instant(0), phase: Phase = Phase.COMPLETED) -> Job:

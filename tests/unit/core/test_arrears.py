@@ -20,7 +20,6 @@ from tests.memory.blobs import MemoryBlobs
 from tests.memory.clock import ManualClock
 from tests.memory.credits import MemoryCredits
 from tests.simulation.faults import Crash, Mode
-from tests.simulation.services import SimMetering
 from tests.simulation.stage import Stage
 
 RAN = Span(90_000)
@@ -60,7 +59,7 @@ def test_what_leaves_while_the_credit_service_is_away_owes_and_pays_once_it_is_b
     assert Credits(0) == paid(stage)
     stage.faults.down.clear()
     for expected in (1, 0):
-        assert expected == tick(stage.house, SimMetering(stage.metering, stage.faults)).arrears
+        assert expected == tick(stage.house).arrears
         assert -price == paid(stage)
     assert [] == owed(stage)
     assert Credits(0) == stage.money.account("user:ann").held

@@ -159,3 +159,21 @@ def test_with_credits_off_it_ends_without_asking_the_credit_service() -> None:
     found = stage.job(job).status.condition(CHARGED)
     assert found is not None
     assert (Phase.COMPLETED, "NotBilled") == (stage.phase(job), found.reason)
+
+
+def test_the_final_charge_is_told_to_whoever_meters_once() -> None:
+    """Whoever bills by usage events alone would miss what ran since the last tick."""
+    stage = Stage()
+    job = closing(stage)
+    run = job.status.run
+    assert run is not None
+    stage.faults.down.add("metering")
+    with pytest.raises(Unavailable):
+        close(stage.house, job)
+    assert Credits(0) == stage.money.account("user:ann").held, "nobody's credits wait for a receiver of events"
+    stage.faults.down.clear()
+    close(stage.house, job)
+    finals = [usage for usage in stage.metering.recorded() if usage.kind == "final"]
+    assert [(f"{job.uid}/{run.id}/final/90000", Span(90_000), cost(run.price, Span(90_000)))] == [
+        (usage.id, usage.ran, usage.total) for usage in finals
+    ]

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from core.schedule import AT_ONCE
 from ports.units import Instant, Mib
 from ports.workloads import FUNDED, Ask, BlobRef, ConditionStatus, Job, JobSpec, JobStatus, Phase
 from tests.simulation.actions import Action
 from tests.simulation.stage import TWO_NODES, Stage
 
-JOBS, PAGE = 10_000, 500
+JOBS = 10_000
 
 
 def store(stage: Stage, count: int) -> None:
@@ -46,8 +47,8 @@ def test_ten_thousand_unfinished_jobs_are_taken_up_page_by_page(monkeypatch: pyt
     begun = counted(stage, monkeypatch, lambda: stage._start(Action("start")))
     assert stage.process is not None
     assert JOBS == stage.term.scheduler.unfinished
-    assert {"store.list": JOBS // PAGE, "store.nodes": 1} == {what: begun[what] for what in ("store.list", "store.nodes")}
-    assert sum(begun.values()) <= JOBS // PAGE + 6
+    assert {"store.list": JOBS // AT_ONCE, "store.nodes": 1} == {what: begun[what] for what in ("store.list", "store.nodes")}
+    assert sum(begun.values()) <= JOBS // AT_ONCE + 6
     asked = counted(stage, monkeypatch, lambda: [stage.term.poll(name) for name in stage.machines])
     assert {"agent.hello": len(stage.machines)} == dict(asked)
 

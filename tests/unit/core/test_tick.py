@@ -16,13 +16,12 @@ from ports.units import Credits, Span
 from ports.workloads import LOW_BALANCE, Job, Phase, Run
 from tests.memory.credits import MemoryCredits
 from tests.simulation.faults import Mode
-from tests.simulation.services import SimMetering
 from tests.simulation.stage import TWO_NODES, Stage
 from tests.simulation.world import TERMS
 
 
 def ticked(stage: Stage) -> Ticked:
-    return tick(stage.house, SimMetering(stage.metering, stage.faults))
+    return tick(stage.house)
 
 
 def ran(stage: Stage, ms: int) -> None:
@@ -131,7 +130,7 @@ def test_a_refused_charge_is_an_alarm_and_no_usage() -> None:
         def charge(self, charges: Sequence[Charge]) -> tuple[ChargeAnswer, ...]:
             return (ChargeAnswer(ChargeState.REFUSED, Credits(5), Credits(0), "a total is lower than before"),)
 
-    done = tick(evolve(stage.house, credits=Odd(stage.clock)), stage.metering)
+    done = tick(evolve(stage.house, credits=Odd(stage.clock)))
     assert 1 == len(done.refused)
     assert "lower than before" in done.refused[0].why
     assert () == stage.metering.recorded()

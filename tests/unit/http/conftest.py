@@ -20,6 +20,7 @@ from adapters.local.clock import SystemClock
 from adapters.local.grants import GrantedWrite, open_grant
 from adapters.local.randomness import SystemRandomness
 from adapters.sqlite.credits import SqliteCredits
+from adapters.sqlite.metering import SqliteMetering
 from adapters.sqlite.nodes import SqliteNodes
 from adapters.sqlite.schema import open_credits, open_gridweave
 from adapters.sqlite.tariffs import SqliteTariffs
@@ -93,6 +94,7 @@ class Gateway:
         self.runner = opened.enter_context(asyncio.Runner())
         self.folder = folder
         main, money = open_gridweave(folder), open_credits(folder)
+        self.money = money
         opened.callback(money.close)
         opened.callback(main.close)
         clock = SystemClock()
@@ -107,6 +109,7 @@ class Gateway:
             clock,
             SystemRandomness(),
             terms,
+            SqliteMetering(money),
         )
         self.house.tariffs.publish(Tariff(1, Instant(0), 0, 1_000_000))
         self.agents = Agents()

@@ -74,6 +74,12 @@ def test_a_bound_on_hours_that_is_none_is_refused(gateway: Gateway, text: str) -
     refused(gateway, 400, literal("max_hours", text), "max_hours")
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "NaN", "Infinity", "1e308", "0.0000001", '"$5"', '"5 EUR"', '""', "false", "[]"])
+def test_a_cap_that_is_no_amount_is_refused(gateway: Gateway, text: str) -> None:
+    """A job bounded by NaN would cost whatever it costs."""
+    refused(gateway, 400, literal("max_cost", text), "max_cost")
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from core.names import upload_key
+from ports import months
 from ports.blobs import input_key
 from ports.workloads import Phase
 from tests.unit.http.conftest import ADMIN, ALICE, BOB, Gateway, Make, body, inline
@@ -273,3 +275,19 @@ def test_an_unknown_model_is_answered_with_those_there_are(gateway: Gateway) -> 
     problem = gateway.post("/v1/jobs/submit", json=body(gpu="A100")).json()
     assert ("/problems/never-fits", "gpu", 0) == tuple(problem[name] for name in ("type", "field", "largest_mib"))
     assert "Did you mean A100-80GB?" in problem["remedy"]
+
+
+def test_status_says_what_a_job_may_cost_and_when_its_money_ends(make: Make) -> None:
+    """Whoever sees it in time tops up, or lets it end."""
+    gateway = make(credits_enabled=True)
+    gateway.node("n1", ("A100-80GB", 80))
+    gateway.pay("alice", 80)
+    job = gateway.submit(vram="8GB", max_cost="2.5")
+    assert ("2.500000", None) == tuple(gateway.get(f"/v1/jobs/{job.id}/status").json()[name] for name in ("cap", "money_ends_at"))
+    gateway.start(job)
+    said = gateway.get(f"/v1/jobs/{job.id}/status").json()
+    now = gateway.house.clock.now()
+    ends = months.instant(datetime.fromisoformat(said["money_ends_at"]))
+    assert abs((ends - now).ms - 2.5 / 8 * 3_600_000) < 60_000, "by its cap, at 8 credits per hour"
+    gateway.money.close()
+    assert said["money_ends_at"][:16] == gateway.get(f"/v1/jobs/{job.id}/status").json()["money_ends_at"][:16], "the cap is known anyway"

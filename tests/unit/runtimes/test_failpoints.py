@@ -30,7 +30,7 @@ class Cluster:
         return Agent()
 class Go: pass
 points = Failpoints.read(os.environ)
-house = points.house(House(Store(), Store(), Store(), Store(), Store(), None, None, Terms()))
+house = points.house(House(Store(), Store(), Store(), Store(), Store(), None, None, Terms(), Store()))
 for n in range(3):
     house.workloads.get(n)
 points.wrapped(Cluster(), "cluster").agent("n").command(1, [Go()])

@@ -59,7 +59,7 @@ def test_one_that_stands_by_comes_round(error: Unavailable | None, monkeypatch: 
     """Whether another one holds the Lease or the API server is away: it is not stuck."""
     monkeypatch.setattr(hosting, "LOCK_EVERY_S", 0.01)
     clock, never, unused = Steps(), Never(error), None
-    host = Host(House(clock), never, unused, unused, unused, unused, Span(1))  # type: ignore[arg-type]
+    host = Host(House(clock), never, unused, unused, unused, Span(1))  # type: ignore[arg-type]
     never.host = host  # type: ignore[assignment]
     assert Span(0) == host.silent()
     host.run()

@@ -40,7 +40,7 @@ def house(folder: Path) -> Iterator[House]:
     unused = None
     with closing(open_gridweave(folder)) as database, closing(SqliteWorkloads(database)) as store:
         blobs = FolderBlobs(folder / "blobs", "http://gateway", b"s" * 32)
-        yield House(store, unused, unused, unused, blobs, SystemClock(), unused, Terms())  # type: ignore[arg-type]
+        yield House(store, unused, unused, unused, blobs, SystemClock(), unused, Terms(), unused)  # type: ignore[arg-type]
 
 
 def swept(folder: Path, point: str = "", hours: str = "0") -> subprocess.CompletedProcess[str]:
@@ -67,7 +67,7 @@ def test_one_that_is_killed_at_any_step_loses_nothing_and_lists_nothing_twice(tm
         assert -signal.SIGKILL == done.returncode, done.stderr
         with house(tmp_path) as after:
             assert ["job-2", "job-1"] == [job.id for job in pages(after, JobFilter(user="alice"), "", 10).jobs], point
-    assert {"moved": 1, "unsettled": 0, "uploads": 0} == json.loads(swept(tmp_path).stdout)
+    assert {"moved": 1, "unsettled": 0, "uploads": 0, "blobs": 0, "jobs": 0} == json.loads(swept(tmp_path).stdout)
     with house(tmp_path) as after:
         assert () == after.workloads.list().jobs
         assert ["job-2", "job-1"] == [job.id for job in pages(after, JobFilter(), "", 10).jobs]
@@ -78,6 +78,6 @@ def test_what_ended_lately_stays(tmp_path: Path) -> None:
     """By the setting, in hours."""
     with house(tmp_path) as before:
         job = before.workloads.create(evolve(ended("job-1"), created_at=SystemClock().now()))
-    assert {"moved": 0, "unsettled": 0, "uploads": 0} == json.loads(swept(tmp_path, hours="1").stdout)
+    assert {"moved": 0, "unsettled": 0, "uploads": 0, "blobs": 0, "jobs": 0} == json.loads(swept(tmp_path, hours="1").stdout)
     with house(tmp_path) as after:
         assert job == after.workloads.get("job-1")

@@ -1,33 +1,42 @@
-"""A term that begins with too small a number ends at once, and says above which one the next has to be."""
+"""A term of scheduling as a process holds it: what it does if it is not the newest."""
 
 from __future__ import annotations
 
-from attrs import evolve
+from attrs import define, evolve
 
-from adapters.local.randomness import SystemRandomness
-from core.house import House, Terms
-from core.lifecycle import FREE
-from ports.units import Instant, Mib
-from ports.workloads import Phase, Run, RunId, RunState, Slot
+from ports.cluster import Agent, Cluster, ClusterNode
 from runtimes.batch.term import Term
-from tests.contract.samples import a_job
-from tests.memory.blobs import MemoryBlobs
-from tests.memory.clock import ManualClock
-from tests.memory.cluster import MemoryCluster
-from tests.memory.credits import MemoryCredits
 from tests.memory.epochs import MemoryEpochs
-from tests.memory.nodes import MemoryNodes
-from tests.memory.tariffs import MemoryTariffs
-from tests.memory.workloads import MemoryWorkloads
+from tests.simulation.machines import Machine
+from tests.simulation.stage import Stage
 
 
-def test_an_object_of_a_newer_term_ends_a_term_before_it_has_begun() -> None:
-    """After the record of epochs was lost: else each term would fail in its turn, counting up from one."""
-    clock, workloads, epochs = ManualClock(), MemoryWorkloads(), MemoryEpochs()
-    house = House(workloads, MemoryNodes(), MemoryCredits(clock), MemoryTariffs(), MemoryBlobs(clock), clock, SystemRandomness(), Terms())
-    job = workloads.create(a_job("job-1"))
-    run = Run(RunId("job-1", 1), RunState.BOOKED, (Slot("n1", 0, Mib(8192)),), 41, FREE, Instant(1))
-    workloads.replace(evolve(job, status=evolve(job.status, phase=Phase.ALLOCATED, attempt=1, runs=(run,))))
-    term = Term(house, MemoryCluster(()), epochs, lambda: True)
-    term.run()
-    assert (1, 41) == (epochs.read(), term.newest)
+@define
+class OneMachine(Cluster):
+    machine: Machine
+
+    def nodes(self) -> tuple[ClusterNode, ...]:
+        return (self.machine.seen(),)
+
+    def agent(self, node: ClusterNode) -> Agent:
+        return self.machine
+
+    def address(self, node: str) -> str:
+        return "http://n0"
+
+
+def test_a_term_below_one_that_records_know_ends_and_says_which() -> None:
+    """The number of the last term was lost (a database that was restored, an object that was deleted); its records were not."""
+    stage = Stage(started=False)
+    stage._begin()
+    stage.rounds()
+    record = stage.records.get("n0")
+    assert record is not None
+    stage.records.put_status(evolve(record, status=evolve(record.status, epoch=7)))
+    lost = MemoryEpochs()
+    first = Term(stage.house, OneMachine(stage.machines["n0"]), lost, lambda: False)
+    first.run()
+    assert 7 == first.newest
+    second = Term(stage.house, OneMachine(stage.machines["n0"]), lost, lambda: False, first.newest)
+    second.run()
+    assert (0, 8) == (second.newest, lost.read())

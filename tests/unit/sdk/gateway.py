@@ -227,6 +227,9 @@ class _Handler(BaseHTTPRequestHandler):
                     self._json(200, {"advice": listed, "waiting": len(ADVICE), "movable": 1})
                 case ["GET", "v1", "usage"]:
                     self._usage()
+                case ["GET", "v1", "statement"]:
+                    month = {"account": "user:demo", "opening": "1000.000000", "kinds": {"charge": "-0.051000"}, "closing": "999.949000"}
+                    self._json(200, {"month": self.query["month"], "zone": "UTC", "statements": [month]})
                 case ["GET", "v1", "account"]:
                     account = {"user": "demo", "plan": "paid", "balance": "999.996667", "held": "8.000000", "credits_enabled": True}
                     self._json(200, account)

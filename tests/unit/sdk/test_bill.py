@@ -64,3 +64,17 @@ def test_an_estimate_tells_balance_and_available_apart(gateway: Gateway, capsys:
     cli(["estimate"])
     shown = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert ("1000.000000 credits", "992.000000 credits") == (shown["balance"], shown["available"])
+
+
+def test_a_month_says_with_what_it_began_and_ended(ident: str, capsys: pytest.CaptureFixture[str], cli: Cli) -> None:
+    """Whoever keeps accounts does so by the month."""
+    assert 0 == cli(["bill", "--month", "2026-11", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert ([2, 3], "2026-11", "UTC") == ([entry["seq"] for entry in found["entries"]], found["month"], found["zone"])
+    assert 0 == cli(["bill", "--month", "2026-11"])
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [["opening", "1000.000000 credits"], ["closing", "999.949000 credits"]] == [
+        row for row in rows if row[0] in ("opening", "closing")
+    ]
+    assert ["30.000 s", "1.000 s"] == [row[5] for row in rows[1:3]], "also of a run that began in another month"
+    assert 2 == cli(["bill", "--month", "2026-11", "--since", "1d"])

@@ -30,7 +30,7 @@ def test_best_fit_fills_more_than_any_gpu_that_fits(tmp_path: Path, capsys: pyte
 
 def test_churn_takes_policies_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The two commands name them alike."""
-    assert 0 == main(["churn", *written(tmp_path), "--policy", "scarcity", "--load", "1.10", "--seeds", "0", "--json"])
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])["scarcity"]["1.10"]
+    assert 0 == main(["churn", *written(tmp_path), "--policy", "balance", "--load", "1.10", "--seeds", "0", "--json"])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["balance"]["1.10"]
     assert 0 < found["refused"] < 100
     assert 0 < found["allocated"] <= 100

@@ -1,4 +1,4 @@
-"""What a key of a blob may look like. Only such names ever become paths, so no key leaves the folder."""
+"""What a key of a blob may look like, in every store. Only such names become paths or objects, so no key leaves its folder or bucket."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def checked_key(text: str) -> str:
     if not is_key(text):
         raise Invalid(f"{text!r:.80} is no key of a blob.", "key", _REMEDY, text)
     return text
+
+
+def checked_prefix(prefix: str) -> str:
+    """What may be listed by: text after a folder, if there is one. Raises Invalid."""
+    folder, slash, _ = prefix.rpartition("/")
+    if slash:
+        checked_key(folder)
+    return prefix
 
 
 def checked_folder(prefix: str) -> str:

@@ -1,0 +1,1 @@
+"""Blobs in a bucket of any S3: AWS, MinIO, SeaweedFS, Ceph."""

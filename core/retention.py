@@ -1,0 +1,81 @@
+"""Retention: which blob may go, by what it is, how old it is and what has become of its job. A pure decision.
+
+What tells why a job failed is kept for longer than what a job that went well has left. Nothing of a live job goes, whatever
+its age, and nothing that is not known here: models, archives and whatever others keep in the store.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from attrs import frozen
+
+from ports.blobs import INPUTS
+from ports.units import Span
+
+
+class Fate(StrEnum):
+    """Of the job that a blob belongs to. UNKNOWN: neither an object nor a manifest tells."""
+
+    LIVE = "live"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@frozen
+class Retention:
+    """How long things are kept after they were written; None: for ever.
+
+    uploads: that no submit has used. completed: inputs, result and logs of jobs that completed. failed: the same of those
+    that failed or were cancelled, and the manifests and diagnostics of all.
+    """
+
+    uploads: Span | None = Span.of(hours=24)
+    completed: Span | None = Span.of(hours=30 * 24)
+    failed: Span | None = Span.of(hours=90 * 24)
+
+
+KEPT = Retention()
+OFFERED = Span.of(hours=23)  # an upload older than that is asked for again, lest it be swept before its submit
+
+
+def job_of(key: str) -> str:
+    """The id of the job that the blob at `key` belongs to, "" if it belongs to none."""
+    parts = key.split("/")
+    return parts[1] if parts[0] == "jobs" and len(parts) > 2 else ""
+
+
+def may_go(key: str, age: Span, fate: Fate, kept: Retention) -> bool:
+    """fate: of the job it belongs to; of an upload it does not matter."""
+    if key.startswith("uploads/"):
+        return _over(age, kept.uploads)
+    if not job_of(key) or not _known(key) or fate is Fate.LIVE:
+        return False
+    lasting = key.endswith(("/manifest.json", "/diagnostics.json")) or fate is not Fate.COMPLETED
+    return _over(age, kept.failed if lasting else kept.completed)
+
+
+def part_may_go(age: Span, named: bool, kept: Retention) -> bool:
+    """Of a model. named: by its manifest."""
+    return not named and _over(age, kept.uploads)
+
+
+def shortest(kept: Retention) -> Span | None:
+    """What is younger never goes; None: nothing of any job does."""
+    spans = [span for span in (kept.completed, kept.failed) if span is not None]
+    return min(spans) if spans else None
+
+
+def _known(key: str) -> bool:
+    """Whether it has a place in the layout of a job."""
+    rest = key.split("/")[2:]
+    if len(rest) == 1:
+        return rest[0] == "manifest.json"
+    if rest[0].startswith("inputs-"):
+        return len(rest) == 2 and rest[1] in INPUTS
+    return rest[0].isdigit() and (rest[1] == "logs" or rest[1:] in (["result"], ["traceback.txt"], ["diagnostics.json"]))
+
+
+def _over(age: Span, span: Span | None) -> bool:
+    return span is not None and age > span

@@ -1,0 +1,113 @@
+"""The real service behind a proxy that loses, delays and doubles: the same totals, to the micro-credit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import stamina
+
+from adapters.local.clock import SystemClock
+from adapters.remote.credits import RemoteCredits, line_to_credits
+from adapters.remote.metering import RemoteMetering, line_to_metering
+from adapters.sqlite.credits import SqliteCredits
+from adapters.sqlite.schema import open_credits
+from ports.credits import PAID_OUT
+from tests.contract.credits_process import ROOT, TOKEN, CreditsProcess
+from tests.contract.samples import a_charge
+from tests.money.history import History
+from tests.money.proxy import KINDS, FaultProxy
+
+TICKS = int(os.environ.get("MONEY_TICKS", "150"))  # make money-long: 10,000
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses() -> Iterator[None]:
+    """Calls are repeated as often as ever, and nobody sleeps in between."""
+    stamina.set_testing(True, attempts=4, cap=True)
+    yield
+    stamina.set_testing(False)
+
+
+@pytest.mark.timeout(0 if "MONEY_TICKS" in os.environ else 300)
+def test_faults_between_biller_and_service_change_no_total(tmp_path: Path) -> None:
+    """Every settled job is compared with the closed form, and the books with their sum. The share of faults rises from 0 to 30 %."""
+    service = CreditsProcess(tmp_path)
+    service.start()
+    proxy = FaultProxy(service.url, "1", 0)
+    try:
+        with closing(line_to_credits(proxy.url, TOKEN)) as money, closing(line_to_metering(proxy.url, TOKEN)) as metering:
+            history = History("faults", tmp_path, 0.02, (RemoteCredits(money), RemoteMetering(metering)))
+            try:
+                while history.ticks < TICKS:
+                    proxy.share = 0.3 * history.ticks / TICKS
+                    history.step()
+                proxy.share = 0
+                proxy.flush()
+                history.rest()
+            finally:
+                history.shut()
+    finally:
+        proxy.close()
+        service.kill()
+    assert {*KINDS, "none"} == set(proxy.mishaps)
+    assert history.settled > TICKS / 20
+
+
+CALLS = ("credits.authorise", "credits.charge", "credits.void", "credits.post", "credits.capture", "metering.record")
+POINTS = [f"{call}:{when}:2" for call in CALLS for when in ("before", "after")]
+
+
+def test_a_service_that_is_killed_at_any_boundary_forgets_nothing_and_charges_nothing_twice(tmp_path: Path) -> None:
+    """SIGKILL before and after each of its calls, the answer never sent; then it comes back on the same journal."""
+    service = CreditsProcess(tmp_path)
+    service.start()
+    try:
+        with closing(line_to_credits(service.url, TOKEN)) as money, closing(line_to_metering(service.url, TOKEN)) as metering:
+            history = History("kills", tmp_path, 0, (RemoteCredits(money), RemoteMetering(metering)))
+            try:
+                for point in POINTS:
+                    service.kill()
+                    service.settings = {"GRIDWEAVE_FAILPOINT": point}
+                    service.start()
+                    for _ in range(1_000):
+                        history.step()
+                        if not service.alive:
+                            break
+                    assert -signal.SIGKILL == service.ended(), f"{point} was never reached"
+                service.settings = {}
+                service.start()
+                history.rest()
+            finally:
+                history.shut()
+    finally:
+        service.kill()
+    assert history.settled > 10
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_payout_that_is_killed_pays_once(when: str, tmp_path: Path) -> None:
+    """Whoever finds the run dead starts it again, and knows nothing of how far it came."""
+    with closing(open_credits(tmp_path)) as database:
+        credits = SqliteCredits(database, SystemClock())
+        credits.charge([a_charge(10, provider_acme=30, provider_zoe=7, org=5)])
+        assert -signal.SIGKILL == payout(tmp_path, GRIDWEAVE_FAILPOINT=f"credits.payouts:{when}").returncode
+        first, again = payout(tmp_path), payout(tmp_path)
+        assert ["0.000037" if when == "before" else "0.000000", "0.000000"] == [said.stdout.split()[-5] for said in (first, again)]
+        assert [0, 0, 37, 5] == [credits.account(name).balance.micro for name in ("provider:acme", "provider:zoe", PAID_OUT, "org")]
+        assert credits.verify().sound
+
+
+def payout(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Of all that was earned up to now, by the command that operators have."""
+    until = datetime.now(UTC).isoformat()
+    env = {"PATH": "", "PYTHONPATH": str(ROOT), "STATE_DIR": str(folder), "ADMIN_TOKEN": TOKEN, **settings}
+    command = [sys.executable, "-m", "runtimes.credits", "payout", "--until", until]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=60)

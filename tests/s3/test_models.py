@@ -1,0 +1,116 @@
+"""Models by the SDK, through a real gateway into a real bucket: what broke off goes on where it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import gridweave as gw
+import pytest
+from gridweave import commands
+from gridweave import models as sdk
+
+from adapters.s3.blobs import S3Blobs
+from core.models import Model, part_key
+from ports.wire import load
+from tests.e2e.gateways import Gateway
+from tests.e2e.platform import Platform
+from tests.s3.seaweed import Seaweed
+
+TOKEN, ADMIN_TOKEN = "platform-token-of-the-tests", "admin-token-of-the-tests"
+PART = 64 * 1024
+
+
+@pytest.fixture(scope="module")
+def platform(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """In front of a gateway that has the bucket and no cluster."""
+    own = {
+        "GATEWAY_HOST": "127.0.0.1",
+        "PLATFORM_TOKEN": TOKEN,
+        "ADMIN_TOKEN": "admin-token-of-the-tests",
+        "RAY_HEAD_ADDRESS": "127.0.0.1:1",
+    }
+    gateway = Gateway(tmp_path_factory.mktemp("models") / "state", {**own, **seaweed.environment})
+    gateway.start()
+    gateway.answers()
+    front = Platform(gateway.port, TOKEN)
+    yield front
+    front.close()
+    gateway.stop()
+
+
+@pytest.fixture
+def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sdk, "PART", PART)
+    folder = tmp_path / "weights"
+    (folder / "shards").mkdir(parents=True)
+    (folder / "config.json").write_text('{"layers": 2}')
+    (folder / "shards" / "part 1.safetensors").write_bytes(os.urandom(5 * PART + 17))
+    (folder / "shards" / "part-2.safetensors").write_bytes(os.urandom(3 * PART))
+    (folder / "empty").touch()
+    return folder
+
+
+def in_bucket(store: S3Blobs, name: str) -> dict[str, bytes]:
+    """The files of a model, by a reader that has nothing but the bucket."""
+    model = load(b"".join(store.get(f"models/{name}/manifest.json")).decode(), Model)
+    found = {file.path: b"".join(store.join(part_key(name, part.sha256) for part in file.parts)) for file in model.files}
+    assert [hashlib.sha256(found[file.path]).hexdigest() for file in model.files] == [file.sha256 for file in model.files]
+    return found
+
+
+def on_disk(folder: Path) -> dict[str, bytes]:
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_a_push_that_broke_off_sends_only_what_is_missing(platform: Platform, weights: Path, s3_blobs: S3Blobs) -> None:
+    """Weights are a hundred gigabytes, and connections break."""
+    total, sent = sum(map(len, on_disk(weights).values())), list[int]()
+
+    def breaks(path: str, seen: int, total: int, so_far: int) -> None:
+        sent.append(so_far)
+        if so_far > 4 * PART:
+            raise ConnectionResetError("the train went into a tunnel")
+
+    with gw.Client(platform.url, "ann:paid:user") as client:
+        with pytest.raises(ConnectionResetError):
+            client.push_model(weights, "tiny", breaks)
+        assert [] == client.models()
+        first, again = sent[-1], list[int]()
+        made = client.push_model(weights, "tiny", lambda path, seen, total, so_far: again.append(so_far))
+        assert total - first == again[-1]
+        assert (total, 4) == (made["size"], made["files"])
+        assert on_disk(weights) == in_bucket(s3_blobs, "tiny")
+        (weights / "config.json").write_text('{"layers": 3}')
+        client.push_model(weights, "tiny", lambda path, seen, total, so_far: again.append(so_far))
+        assert 13 == again[-1], "a new version sends what has changed"
+        assert on_disk(weights) == in_bucket(s3_blobs, "tiny")
+
+
+def test_the_command_line_pushes_lists_and_removes(
+    platform: Platform, weights: Path, s3_blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a person or a script does."""
+    monkeypatch.setenv("GRIDWEAVE_URL", platform.url)
+    monkeypatch.setenv("GRIDWEAVE_API_KEY", "ann:paid:user")
+
+    def said(*words: str) -> tuple[int, object]:
+        code = commands.run(["model", *words, "--json"])
+        told = capsys.readouterr()
+        return code, json.loads(told.out or told.err)
+
+    code, made = said("push", str(weights), "tiny")
+    assert (0, "tiny", 4) == (code, made["name"], made["files"])  # type: ignore[index]
+    code, found = said("ls")
+    assert (0, ["tiny"]) == (code, [model["name"] for model in found])  # type: ignore[attr-defined]
+    monkeypatch.setenv("GRIDWEAVE_API_KEY", "bob:paid:user")
+    assert (0, []) == said("ls")
+    assert 0 != said("rm", "tiny")[0]
+    assert 0 != said("push", str(weights), "tiny")[0]
+    monkeypatch.setenv("GRIDWEAVE_API_KEY", "ann:paid:user")
+    assert (0, {"removed": "tiny"}) == said("rm", "tiny")
+    assert [] == list(s3_blobs.list("models/"))
+    assert 0 != said("push", str(weights / "nowhere"), "tiny")[0]
