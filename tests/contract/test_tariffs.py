@@ -91,7 +91,6 @@ class TestKubeTariffs(TariffsContract):
     def tariffs(self, client: KubeClient) -> KubeTariffs:
         return KubeTariffs(client)
 
-
     def test_what_another_process_publishes_holds_at_once(self, client: KubeClient) -> None:
         """What is remembered of the list must not hide its next version."""
         mine, theirs = KubeTariffs(client), KubeTariffs(client)
