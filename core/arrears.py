@@ -14,7 +14,6 @@ from core.charges import final_charges
 from core.house import House
 from core.names import segment
 from core.usage import final_usage
-from core.usage import final_usage
 from ports.arrears import SCHEMA, Debt
 from ports.blobs import BlobStore
 from ports.credits import ChargeState, user_account

@@ -1,4 +1,8 @@
-"""Tariffs as Kubernetes objects: one per version, `v1`, `v2`, …; the schema lets none be changed."""
+"""Tariffs as Kubernetes objects: one per version, `v1`, `v2`, …; the schema lets none be changed.
+
+What was read once is known for good: a price is looked up for each placement, and a list waits until the API server's
+cache has caught up with everything else that was written (50 ms on average). Whether there is a newer version is one get.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +25,20 @@ class KubeTariffs:
     def __init__(self, client: KubeClient) -> None:
         self._namespace = client.namespace
         self._objects = Objects(client, PLURAL)
+        self._known: tuple[Tariff, ...] = ()  # the oldest versions, without a gap at their end
 
     def in_force(self, at: Instant) -> Tariff:
-        found = [tariff for tariff in self.history() if tariff.effective <= at]
+        found = [tariff for tariff in self._up_to_now() if tariff.effective <= at]
         if not found:
             raise NotFound("No tariff is in force at that time.", "tariff", "Publish one that is effective from then or before.")
         return found[-1]
+
+    def _up_to_now(self) -> tuple[Tariff, ...]:
+        known = self._known or self.history()
+        while known and (form := self._objects.get("tariff", f"v{known[-1].version + 1}")) is not None:
+            known = (*known, _tariff(form))
+        self._known = known
+        return known
 
     def history(self) -> tuple[Tariff, ...]:
         def fold(forms: Iterator[Form]) -> list[Tariff]:

@@ -91,6 +91,15 @@ class TestKubeTariffs(TariffsContract):
     def tariffs(self, client: KubeClient) -> KubeTariffs:
         return KubeTariffs(client)
 
+    def test_what_another_process_publishes_holds_at_once(self, client: KubeClient) -> None:
+        """What is remembered of the list must not hide its next version."""
+        mine, theirs = KubeTariffs(client), KubeTariffs(client)
+        theirs.publish(FIRST)
+        assert 1 == mine.in_force(Instant(500)).version
+        for version in (2, 3):
+            theirs.publish(evolve(FIRST, version=version, effective=Instant(300)))
+        assert [1, 3] == [mine.in_force(Instant(at)).version for at in (299, 300)]
+
 
 class TestRemoteTariffs(TariffsContract):
     """Through the control service, with Kubernetes behind it."""
