@@ -7,8 +7,8 @@ the largest, and each runs out of it.
 
 - While the fleet has room for all (`Pressure.strained` is false) there is nothing to share out: the tightest GPU, as best fit.
 - Where nothing ever ends, one in use is taken if the residual value rises no more on it than on the one to be opened.
-- Else, while little is free on GPUs in use, the least rise of residual value anywhere. Once more than a fiftieth
-  of all VRAM is free on them, the tightest of them: what parts don't need is not to be kept from whole asks.
+- Else, while little is free on GPUs in use, the least rise of residual value anywhere. Once more than three
+  hundredths of all VRAM are free on them, the tightest of them: what parts don't need is not to be kept from whole asks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from core.pressure import Pressure
 from core.residual import Residuals
 from core.shelves import Shelves
 
-LOOSE = 0.02  # of the VRAM: free on GPUs in use for parts
+LOOSE = 0.03  # of the VRAM: free on GPUs in use for parts
 EVEN = 3.0  # mean asks of rise: what a whole quota in use counts for
 
 _IDLE = -1  # or taken whole: not in use for parts

@@ -149,7 +149,7 @@ class Settings:
         default=PlacementPolicy.BEST_FIT,
         metadata=_about(
             read.choice(PlacementPolicy),
-            "Which GPU an ask for one gets; scarcity and residual_value learn from what is asked, and are best_fit until they have.",
+            "Which GPU an ask for one gets; balance and residual_value learn from what is asked, and are best_fit until they have.",
         ),
     )
     kuberay_service_url: str = attrs.field(
