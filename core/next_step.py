@@ -183,11 +183,11 @@ def _live(job: Job, run: Run, nodes: Mapping[str, NodeView], terms: Terms) -> St
     if lost or _must_end(job, run, views):
         still = tuple(name for name, view in rest.items() if not view.clear)
         if not still:
-            return _ended(run, views, lost)
+            return _ended(job, run, views, lost)
         asked = tuple(name for name in still if views[name].answered)
         return Kill(asked) if asked else Wait()
     if not rest:
-        return _ended(run, views, ())
+        return _ended(job, run, views, ())
     if run.state is RunState.BOOKED:
         unknown = tuple(name for name, view in rest.items() if view.answered and view.report is None)
         if unknown:
@@ -233,12 +233,15 @@ def _renew(views: Mapping[str, NodeView]) -> Step:
     return Renew(stale) if stale else Wait()
 
 
-def _ended(run: Run, views: Mapping[str, NodeView], lost: tuple[str, ...]) -> Step:
+def _ended(job: Job, run: Run, views: Mapping[str, NodeView], lost: tuple[str, ...]) -> Step:
     reports = [view.report for view in views.values() if view.report is not None]
     at_large = tuple(name for name in lost if not views[name].answered and not views[name].gone)
     ran = max([run.ran, *(report.ran for report in reports), *(view.last_ran for view in views.values())])
     started = run.state is RunState.RUNNING and (bool(lost) or any(report.started for report in reports))
-    how = _worst([report.exit for report in reports if report.exit is not None], _loss(views, lost), started)
+    exits = [report.exit for report in reports if report.exit is not None]
+    if started and (job.status.cancel is not None or job.status.holds(LOW_BALANCE)):  # a process that was ended before its `go`
+        exits = [evolve(each, kind=ExitKind.KILLED) if each.kind is ExitKind.NEVER_RAN else each for each in exits]
+    how = _worst(exits, _loss(views, lost), started)
     if started or how.kind not in (ExitKind.NEVER_RAN, ExitKind.KILLED):
         return End(how, ran, at_large)
     refused = next((f"{name} refused it: {view.refused}" for name, view in views.items() if view.refused), "")

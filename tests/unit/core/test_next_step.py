@@ -120,6 +120,27 @@ def test_a_warm_process_that_died_before_go_is_another_attempt_not_a_failure() -
         assert isinstance(ask(of, gone), step.Requeue)
 
 
+def test_one_of_several_processes_that_was_ended_before_its_go_was_not_lost() -> None:
+    """Whoever cancelled, or ran dry, is not told of a broken node."""
+    slots = (Slot("n1", 0, Mib(8)), Slot("n2", 0, Mib(8)))
+    views = {
+        "n1": asked(ReportState.GONE, exit=Exit(ExitKind.RETURNED), started=True),
+        "n2": asked(ReportState.GONE, exit=Exit(ExitKind.NEVER_RAN, message="It was ended on request.")),
+    }
+    running = job(Phase.RUNNING, RunState.RUNNING)
+    assert running.status.run is not None
+    spread = evolve(running, status=running.status.with_run(evolve(running.status.run, placement=slots)))
+    dry = evolve(spread, status=spread.status.with_condition(LOW_BALANCE, ConditionStatus.TRUE, NOW))
+    for of, kind in (
+        (spread, ExitKind.RUNNER_LOST),
+        (evolve(spread, status=evolve(spread.status, cancel=NOW)), ExitKind.KILLED),
+        (dry, ExitKind.KILLED),
+    ):
+        found = next_step(of, views, NOW, TERMS)
+        assert isinstance(found, step.End)
+        assert kind is found.exit.kind
+
+
 def test_attempts_that_never_start_come_to_an_end() -> None:
     """Else a node whose processes die at once would be tried for ever."""
     found = ask(job(Phase.PENDING, attempt=TERMS.retries + 1))
