@@ -30,16 +30,22 @@ def rows(client: gw.Client) -> Iterator[dict[str, str]]:
 def disagreements(client: gw.Client, user: str) -> list[str]:
     """Runs of that user whose charges are not what they come to for as long as they have run so far."""
     charged: dict[str, int] = {}
-    ran: dict[str, int] = {}
+    ran: dict[str, list[int]] = {}  # of each workload that had the name: where its time begins anew, it is another one
     for row in rows(client):
         if row["kind"] == "charge" and row["account"] == f"user:{user}":
             charged[row["run"]] = charged.get(row["run"], 0) + int(Decimal(row["amount"]) * 1_000_000)
-            ran[row["run"]] = max(ran.get(row["run"], 0), int(row["ran_ms"]))
+            lives = ran.setdefault(row["run"], [])
+            if lives and int(row["ran_ms"]) >= lives[-1]:
+                lives.pop()
+            lives.append(int(row["ran_ms"]))
     jobs = {f"{job['id']}/{job['attempt']}": job for job in client.jobs()} if charged else {}
     found = []
     for run, amount in charged.items():
         job = jobs.get(run)  # an attempt that was not the last has left no placement to look at
-        if job is not None and (due := postings(slots(job), PRICES, user, ran[run]).get(f"user:{user}", 0)) != amount:
+        if job is None:
+            continue
+        due = sum(postings(slots(job), PRICES, user, each).get(f"user:{user}", 0) for each in ran[run])
+        if due != amount:
             found.append(f"{run} of {user} ran {ran[run]} ms and was charged {-amount}, not {-due} micro-credits")
     return found
 

@@ -35,6 +35,7 @@ from tests.contract.samples import a_job
 from tests.e2e.gateways import ROOT, SOURCES
 from tests.kube.plane import MANIFESTS, Plane
 from tests.memory.metering import MemoryMetering
+from tests.memory.nodes import MemoryNodes
 
 RAN = Span(90_000)
 PRICE = Price(1, (PriceLine("org", Rate(8_000_000)),))
@@ -52,12 +53,12 @@ class Away(SqliteCredits):
 
 @pytest.fixture
 def house(client: KubeClient, tmp_path: Path) -> Iterator[House]:
-    clock, unused = SystemClock(), None
+    clock, nodes, unused = SystemClock(), MemoryNodes(), None
     blobs = FolderBlobs(tmp_path / "blobs", "http://gateway", b"s" * 32, fsync=False)
     with closing(open_credits(tmp_path)) as money, closing(KubeWorkloads(client)) as store:
         credits = SqliteCredits(money, clock)
         credits.post("gift", "grant", {user_account("alice"): Credits(10_000_000), ISSUE: Credits(-10_000_000)})
-        yield House(store, unused, credits, unused, blobs, clock, unused, Terms(credits_enabled=True), MemoryMetering())  # type: ignore[arg-type]
+        yield House(store, nodes, credits, unused, blobs, clock, unused, Terms(credits_enabled=True), MemoryMetering())  # type: ignore[arg-type]
 
 
 def away(house: House, tmp_path: Path) -> Iterator[House]:

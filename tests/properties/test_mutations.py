@@ -43,7 +43,6 @@ TERMS = Mood.of(40, (Mode.PAUSE,), takeover=16, wake=60, resume=16, cancel=12, c
 SWEEPS = Mood.of(20, (Mode.PAUSE, Mode.CRASH), takeover=12, wake=40, crash=8, cut=6, mend=8, kill_agent=4, start_agent=6)
 CANCELS = Mood.of(40, (Mode.LOST, Mode.LATE), cancel=40, late=10, beat=4)
 CRASHES = Mood.of(60, (Mode.LOST, Mode.LATE, Mode.REFUSED, Mode.CRASH, Mode.CRASH_AFTER), crash=12, late=12)
-DEPOSED = Mood.of(0, (), takeover=16, wake=60, start=8, crash=12, power_off=8, power_on=6, wait=8, long=8, tick=20)
 HOLDS = Mood.of(80, (Mode.LATE, Mode.PAUSE), late=10, resume=8, wait=8, cancel=12)
 JUMPS = Mood.of(0, (), jump=12, long=4)
 ANSWERS = Mood.of(60, (Mode.LOST, Mode.LATE, Mode.REFUSED, Mode.PAUSE), resume=12, late=12, touch=12)
@@ -289,7 +288,7 @@ def test_a_predecessor_that_writes_over_a_newer_terms_records_is_found(monkeypat
         pass
 
     monkeypatch.setattr(Roster, "_own", believes_it_all)
-    assert found(Make(), DEPOSED).actions
+    assert found(Make(), TERMS).actions
 
 
 def test_giving_a_booking_back_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
