@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 _taken = threading.Lock()
+_CLEAR = "\r\x1b[?25h\x1b[2K"  # to the start of the line, the cursor shown again, nothing in the line
 
 
 class Line:
@@ -44,9 +45,16 @@ class Line:
 
     def erase(self) -> None:
         """Take it away until it is drawn again."""
-        if self._live is not None:
-            live, self._live = self._live, None
+        if self._live is None:
+            return
+        live, self._live = self._live, None
+        try:
             live.stop()
+        except (KeyboardInterrupt, IndexError) as error:  # IndexError: of rich, if Ctrl-C has broken off its start
+            live.console.file.write(_CLEAR)
+            live.console.file.flush()
+            if isinstance(error, KeyboardInterrupt):
+                raise
 
     def close(self) -> None:
         """Take it away for good; another may then be drawn."""

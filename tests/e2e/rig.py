@@ -170,7 +170,7 @@ class Rig:
             user.direct.close()
             user.client.close()
         self._users.clear()
-        assert [] == wrong
+        assert not wrong, wrong
 
     @property
     def admin(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -107,6 +108,7 @@ def test_a_payout_that_is_killed_pays_once(when: str, tmp_path: Path) -> None:
 
 def payout(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     """Of all that was earned up to now, by the command that operators have."""
+    time.sleep(0.01)  # what was posted in the millisecond of `--until` is not before it
     until = datetime.now(UTC).isoformat()
     env = {"PATH": "", "PYTHONPATH": str(ROOT), "STATE_DIR": str(folder), "ADMIN_TOKEN": TOKEN, **settings}
     command = [sys.executable, "-m", "runtimes.credits", "payout", "--until", until]
