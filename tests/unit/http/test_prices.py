@@ -78,6 +78,15 @@ def test_what_is_written_is_read_again_exactly(gateway: Gateway) -> None:
     assert {} == gateway.house.tariffs.history()[-1].providers
 
 
+def test_a_user_whose_id_reads_as_another_owner_neither_sees_nor_changes_that_ones_prices(gateway: Gateway) -> None:
+    """An id may hold a colon."""
+    put(gateway, OWN, {"models": {"L4-24GB": "0.1"}})
+    posing = ACME | {"X-User-Id": "provider:acme"}
+    assert {} == gateway.get(OWN, posing).json()["prices"]["models"]
+    assert 200 == put(gateway, OWN, {"models": {"L4-24GB": "9"}}, '"2"', posing).status_code
+    assert {"L4-24GB": "0.100000"} == gateway.get(OWN, ACME).json()["prices"]["models"]
+
+
 def test_every_change_is_kept_with_who_when_from_and_to(gateway: Gateway) -> None:
     """An argument about a price is settled by looking."""
     put(gateway, GPU, {"models": {"T4": 1}})
