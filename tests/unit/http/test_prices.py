@@ -134,6 +134,14 @@ def test_a_change_before_one_that_is_announced_is_refused(gateway: Gateway) -> N
     assert 200 == put(gateway, GPU, {"models": {}, "effective": later(gateway, 48)}, '"2"').status_code
 
 
+def test_a_provider_can_not_put_off_everybody_elses_changes_for_years(gateway: Gateway) -> None:
+    """What he announces is not undone by anybody: until its day no other change begins."""
+    refused = put(gateway, OWN, {"models": {"T4": 1}, "effective": later(gateway, 24 * 32)})
+    assert (400, "effective") == (refused.status_code, refused.json()["field"])
+    assert 200 == put(gateway, OWN, {"models": {"T4": 1}, "effective": later(gateway, 24 * 30)}).status_code
+    assert 200 == put(gateway, GPU, {"models": {"T4": 1}, "effective": later(gateway, 24 * 365)}, '"2"').status_code
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
