@@ -441,6 +441,12 @@ class TestRemoteCredits(CreditsContract, SharedCreditsContract):
         with closing(line_to_credits(service.url, "another-token-of-somebody")) as line, pytest.raises(Unavailable, match="ADMIN_TOKEN"):
             RemoteCredits(line).authorise("h1", ALICE, Credits(1))
 
+    def test_no_limit_makes_an_answer_unbounded(self, credit: RemoteCredits) -> None:
+        """SQLite takes a number below 0 for none."""
+        for number in range(3):
+            grant(credit, 1, key=f"g{number}")
+        assert () == credit.journal(ALICE, limit=-1)
+
 
 class TestSqliteCredits(CreditsContract, SharedCreditsContract):
     @pytest.fixture
