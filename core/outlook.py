@@ -7,6 +7,7 @@ from fractions import Fraction
 from core.inventory import Fleet
 from core.pricing import rate
 from ports.budgets import cap_bound
+from ports.months import FURTHEST
 from ports.units import MS_PER_HOUR, Credits, Instant, Span
 from ports.workloads import Job, RunState
 
@@ -15,7 +16,7 @@ def money_ends(job: Job, fleet: Fleet, balance: Credits | None, now: Instant) ->
     """balance: what its user may still spend, as of the last billing round; None if it can't be told. Everything of
     his that runs draws on it.
 
-    None if the job does not run, or nothing bounds it.
+    None if the job does not run, or nothing bounds it within any calendar.
     """
     run = job.status.run
     if run is None or run.state is not RunState.RUNNING or not job.spec.billed:
@@ -27,7 +28,8 @@ def money_ends(job: Job, fleet: Fleet, balance: Credits | None, now: Instant) ->
     drawn = _drawn(job.spec.user, fleet)
     if balance is not None and drawn > 0:
         found.append(int(max(0, balance.micro) * MS_PER_HOUR / drawn))
-    return now + Span(min(found)) if found else None
+    ends = now + Span(min(found)) if found else None
+    return ends if ends is not None and ends < FURTHEST else None
 
 
 def _drawn(user: str, fleet: Fleet) -> Fraction:

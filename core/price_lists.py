@@ -20,16 +20,20 @@ from ports.units import Credits, Instant, Span
 T = TypeVar("T")
 HIGHEST = Credits(1_000_000 * 1_000_000)  # a rate per hour: above it is a slip of the keyboard
 FURTHEST = Span.of(hours=24 * 366 * 5)
+FURTHEST_OF_A_PROVIDER = Span.of(hours=24 * 31)  # whatever is announced keeps every other change from beginning sooner
+_DAY = Span.of(hours=24)
 _LEAD = Span.of(minutes=1)  # so far may the clock of another gateway be ahead of ours
 
 
-def publish(house: House, who: str, version: int, change: Callable[[Tariff], Tariff], effective: Instant | None) -> Tariff:
-    """version: that is changed. effective: None is now. Raises Outdated if there is a newer one, Invalid for an instant that
-    can't be, Conflict if another one publishes at the same moment, Unavailable."""
+def publish(
+    house: House, who: str, version: int, change: Callable[[Tariff], Tariff], effective: Instant | None, furthest: Span = FURTHEST
+) -> Tariff:
+    """version: that is changed. effective: None is now. furthest: how far ahead it may lie. Raises Outdated if there is a newer one
+    or another one publishes at the same moment, Invalid for an instant that can't be, Unavailable."""
     newest, now = house.tariffs.history()[-1], house.clock.now()
     if newest.version != version:
         raise _outdated(newest.version)
-    begins = _begin(effective, newest.effective, now)
+    begins = _begin(effective, newest.effective, now, furthest)
     changed = evolve(change(newest), version=newest.version + 1, effective=begins, by=who, at=now)
     try:
         return house.tariffs.publish(changed)
@@ -41,15 +45,15 @@ def _outdated(newest: int) -> Outdated:
     return Outdated(f"The price list is at version {newest} now.", "If-Match", "Read it again, and change what you find.", newest)
 
 
-def _begin(effective: Instant | None, before: Instant, now: Instant) -> Instant:
+def _begin(effective: Instant | None, before: Instant, now: Instant, furthest: Span) -> Instant:
     if effective is None:
         if before > now + _LEAD:
             raise _scheduled(before)
         return max(now, before)
     if effective < now:
         raise Invalid("effective lies in the past.", "effective", "Give a time to come, or leave it out: the change then holds at once.")
-    if effective > now + FURTHEST:
-        raise Invalid("effective lies more than five years ahead.", "effective", "Give a nearer time.")
+    if effective > now + furthest:
+        raise Invalid(f"effective lies more than {furthest.ms // _DAY.ms} days ahead.", "effective", "Give a nearer time.")
     if effective < before:
         raise _scheduled(before)
     return effective

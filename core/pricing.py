@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from core.fleet import GpuClass, Hardware, LedgerView
-from core.owners import SELF_HOST, Pool, provider
+from core.owners import SELF_HOST, Pool, is_provider, provider
 from ports.nodes import ORG
 from ports.tariffs import Price, PriceLine, Tariff
 from ports.units import MIB_PER_GB, Credits, Mib, Rate, Span
@@ -72,10 +72,17 @@ def hold(dear: Rate, preflight: Span) -> Credits:
     return dear.prorate_ceil(preflight)
 
 
+def listed_as(owner: str) -> tuple[str, ...]:
+    """Under what a price list may hold a provider's rates: the owner, or his id alone, unless it reads as another owner."""
+    name = owner.partition(":")[2]
+    return (owner,) if is_provider(name) else (owner, name)
+
+
 def _own_rate(owner: str, model: str, tariff: Tariff) -> int | None:
     """Micro-credits per hour of a whole GPU of that model, where the tariff names them for that owner."""
-    rates = tariff.org_models if owner == ORG else tariff.providers.get(owner, tariff.providers.get(owner.partition(":")[2], {}))
-    return rates.get(model)
+    if owner == ORG:
+        return tariff.org_models.get(model)
+    return next((tariff.providers[name].get(model) for name in listed_as(owner) if name in tariff.providers), None)
 
 
 def _formula(mib: int, of_mib: int, tariff: Tariff) -> Fraction:

@@ -95,7 +95,7 @@ def tick(house: House) -> Ticked:
         except Unavailable as error:  # whoever has run dry is flagged all the same
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
-            if why := _dry(answer):
+            if why := _dry(job, answer):
                 dry.setdefault(job.spec.user, why)
             if answer.step and answer.left is not None:
                 months += (MonthStep(job.spec.user, answer.step, answer.left),)
@@ -175,11 +175,14 @@ def budget_told(job: Job, charged: Credits, now: Instant) -> JobStatus | None:
     return job.status.with_condition(BUDGET, ConditionStatus.TRUE, now, reason, message)
 
 
-def _dry(answer: ChargeAnswer) -> Why | None:
-    """Why its user's work must end now, if it must."""
-    if answer.balance <= Credits(0):
+def _dry(job: Job, answer: ChargeAnswer) -> Why | None:
+    """Why its user's work must end now, if it must. What costs nothing needs nothing: only a debt stands against it, as
+    against its hold."""
+    run = job.status.run
+    needed = Credits(1 if run is not None and any(line.rate.numerator for line in run.price.lines) else 0)
+    if answer.balance < needed:
         return BALANCE
-    return MONTH if answer.left is not None and answer.left <= Credits(0) else None
+    return MONTH if answer.left is not None and answer.left < needed else None
 
 
 def _flag(house: House, user: str, why: Why) -> int:

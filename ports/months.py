@@ -12,6 +12,7 @@ from ports.units import Instant
 
 ZONE = "UTC"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FURTHEST = Instant((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1))  # that every calendar can show
 _MONTH = re.compile(r"([0-9]{4})-([0-9]{2})", re.ASCII)
 _REMEDY = 'Give a month of the years 1970 to 9998 such as "2026-11"; months are those of UTC.'
 

@@ -14,7 +14,7 @@ TRIES = 4
 
 def line_to_credits(url: str, token: str) -> Line:
     """The caller closes it."""
-    return Line(url, token, what=WHAT, tries=TRIES)
+    return Line(url, token, what=WHAT, tries=TRIES, ours=True)
 
 
 class RemoteCredits:

@@ -27,9 +27,12 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between two tries
 class Line:
     """url: of the service. token: its ADMIN_TOKEN. Any number of threads may call."""
 
-    def __init__(self, url: str, token: str, transport: httpx.BaseTransport | None = None, *, what: str = CONTROL, tries: int = 1) -> None:
-        """what: the service in words, for errors. tries: how often a call is made before it is Unavailable."""
-        self._what, self._tries = what, tries
+    def __init__(
+        self, url: str, token: str, transport: httpx.BaseTransport | None = None, *, what: str = CONTROL, tries: int = 1, ours: bool = False
+    ) -> None:
+        """what: the service in words, for errors. tries: how often a call is made before it is Unavailable. ours: the token is of our
+        settings and not of whoever calls, so that it is no fault of his if it is not taken: Unavailable."""
+        self._what, self._tries, self._ours = what, tries, ours
         self._client = httpx.Client(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
@@ -77,6 +80,8 @@ class Line:
             raise Unavailable(self._what, type(error).__name__) from error
         if answer.status_code == 200 and isinstance(said, dict) and "result" in said:
             return said["result"]
+        if answer.status_code == 401 and self._ours:
+            raise Unavailable(self._what, "it does not take our ADMIN_TOKEN")
         if answer.status_code == 401:
             raise Refused(f"{self._what.capitalize()} does not take this token.", "ADMIN_TOKEN", "Set ADMIN_TOKEN as it has it.")
         raise calls.take_error(said, self._what)

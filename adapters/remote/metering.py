@@ -16,7 +16,7 @@ BATCH = 500  # events in one request
 
 def line_to_metering(url: str, token: str) -> Line:
     """The caller closes it."""
-    return Line(url, token, what=WHAT, tries=TRIES)
+    return Line(url, token, what=WHAT, tries=TRIES, ours=True)
 
 
 class RemoteMetering:

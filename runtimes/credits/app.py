@@ -42,7 +42,7 @@ def functions(books: Books) -> dict[str, dict[str, Function]]:
     table = table_of(OperatedCredits, books.credits)
 
     def journal(account: str, after: int = 0, limit: int = 1000, since: Instant = BEGINNING, until: Instant = END) -> tuple[Entry, ...]:
-        return books.credits.journal(account, after, min(limit, MOST_ENTRIES), since, until)
+        return books.credits.journal(account, after, max(0, min(limit, MOST_ENTRIES)), since, until)
 
     return {"credits": {**table, "journal": Function(table["journal"].method, journal)}}
 

@@ -14,7 +14,7 @@ from adapters.remote.credits import RemoteCredits, line_to_credits
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
 from ports.credits import ISSUE, PLATFORM, Account, Charge, CreditService, Entry, HoldAnswer, HoldState, OperatedCredits
-from ports.errors import Invalid, KeyReused, Refused
+from ports.errors import Invalid, KeyReused, Refused, Unavailable
 from ports.units import Credits, Instant, Span
 from tests.contract import races
 from tests.contract.credits_process import TOKEN, CreditsProcess
@@ -435,6 +435,17 @@ class TestRemoteCredits(CreditsContract, SharedCreditsContract):
     def credit(self, service: CreditsProcess) -> Iterator[RemoteCredits]:
         with closing(line_to_credits(service.url, TOKEN)) as line:
             yield RemoteCredits(line)
+
+    def test_a_token_that_it_does_not_take_is_no_fault_of_whoever_submits(self, service: CreditsProcess) -> None:
+        """It may have been changed on one side a moment ago: nothing is refused for it, and nothing forgotten."""
+        with closing(line_to_credits(service.url, "another-token-of-somebody")) as line, pytest.raises(Unavailable, match="ADMIN_TOKEN"):
+            RemoteCredits(line).authorise("h1", ALICE, Credits(1))
+
+    def test_no_limit_makes_an_answer_unbounded(self, credit: RemoteCredits) -> None:
+        """SQLite takes a number below 0 for none."""
+        for number in range(3):
+            grant(credit, 1, key=f"g{number}")
+        assert () == credit.journal(ALICE, limit=-1)
 
 
 class TestSqliteCredits(CreditsContract, SharedCreditsContract):

@@ -15,7 +15,7 @@ from adapters.remote.metering import RemoteMetering, line_to_metering
 from adapters.sqlite.metering import SqliteMetering
 from adapters.sqlite.schema import open_credits
 from ports import cloudevents
-from ports.errors import Invalid, Refused
+from ports.errors import Invalid, Unavailable
 from ports.metering import Metering, Usage
 from ports.units import Credits, Instant, Span
 from ports.workloads import RunId
@@ -162,7 +162,7 @@ class TestRemoteMetering(MeteringContract):
     def test_nobody_without_the_token_gets_past_it(self, metering: RemoteMetering, recorded: Recorded, service: CreditsProcess) -> None:
         """Usage is what bills are made of."""
         assert 401 == httpx.get(f"{service.url}/v1/events").status_code
-        with closing(line_to_metering(service.url, "another-token-of-somebody")) as line, pytest.raises(Refused, match="token"):
+        with closing(line_to_metering(service.url, "another-token-of-somebody")) as line, pytest.raises(Unavailable, match="ADMIN_TOKEN"):
             RemoteMetering(line).record([FIRST])
         assert [] == recorded()
 

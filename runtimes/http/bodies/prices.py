@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 from msgspec import Meta
 
 from core import price_lists
+from core.pricing import listed_as
 from ports import months
 from ports.tariffs import PPM, Splits, Tariff
 from ports.units import Credits, Instant
@@ -50,7 +51,7 @@ class ProviderPricingBody:
 
     def change(self, tariff: Tariff, owner: str) -> Tariff:
         """Raises Invalid."""
-        others = {name: models for name, models in tariff.providers.items() if name not in _names(owner)}
+        others = {name: models for name, models in tariff.providers.items() if name not in listed_as(owner)}
         return evolve(tariff, providers=others | ({owner: rates(self.models)} if self.models else {}))
 
 
@@ -92,10 +93,6 @@ def _fee(given: SplitBody | None, name: str, was: int) -> int:
     return was if given is None else price_lists.fee(str(given.platform), str(given.payee), name)
 
 
-def _names(owner: str) -> tuple[str, str]:
-    return owner, owner.partition(":")[2]
-
-
 # ---------------------------------------------------------------- as they are shown
 
 
@@ -116,7 +113,7 @@ class ProviderPrices:
 
     @staticmethod
     def of(tariff: Tariff, owner: str) -> ProviderPrices:
-        return ProviderPrices(_shown(next((tariff.providers[name] for name in _names(owner) if name in tariff.providers), {})))
+        return ProviderPrices(_shown(next((tariff.providers[name] for name in listed_as(owner) if name in tariff.providers), {})))
 
 
 @frozen

@@ -24,6 +24,7 @@ from runtimes.http.queries import Query
 from runtimes.http.services import Services
 
 _MAX_BODY = 4096
+_LARGEST = Credits(2**53)  # of a cap, for whatever keeps it
 _COLUMNS = ("seq", "at", "account", "job", "run", "kind", "amount", "memo", "ran_ms")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -63,8 +64,9 @@ class Budget:
         caller = caller_of(req)
         body = strict.structure(strict.parse(await transfers.json_body(req, _MAX_BODY)), BudgetBody)
         cap = None if body.monthly is None else Credits.parse(str(body.monthly), "monthly")
-        if cap is not None and cap < Credits(0):
-            raise Invalid(f"monthly is {body.monthly}.", "monthly", "Give 0 or more credits, or null for no bound.", str(body.monthly))
+        if cap is not None and not Credits(0) <= cap <= _LARGEST:
+            remedy = f"Give 0 to {_LARGEST} credits, or null for no bound."
+            raise Invalid(f"monthly is {body.monthly}.", "monthly", remedy, str(body.monthly))
         if not self.services.house.terms.credits_enabled:
             raise Refused("Credits are off here: nothing is charged, and nothing can be bounded.", "monthly")
         set_cap = self.services.house.credits.set_cap

@@ -14,6 +14,7 @@ from core.house import House
 from core.owners import provider
 from ports.errors import Invalid
 from ports.tariffs import Tariff
+from ports.units import Span
 from runtimes.http import transfers
 from runtimes.http.bodies import prices, strict, views
 from runtimes.http.identity import admin_of, only, provider_of
@@ -88,7 +89,8 @@ class ProviderPricing:
         caller = provider_of(req)
         owner = provider(caller.user)
         change = lambda body, tariff: body.change(tariff, owner)  # noqa: E731 - as those above
-        await _change(self.services, req, resp, _own(owner), caller.user, prices.ProviderPricingBody, change)
+        furthest = price_lists.FURTHEST_OF_A_PROVIDER
+        await _change(self.services, req, resp, _own(owner), caller.user, prices.ProviderPricingBody, change, furthest)
 
 
 _ORG = Shown(prices.GpuPrices.of, prices.GpuPricesChange, prices.GpuPricesView)
@@ -114,11 +116,13 @@ async def _change(
     who: str,
     kind: type[Any],
     change: Callable[[Any, Tariff], Tariff],
+    furthest: Span = price_lists.FURTHEST,
 ) -> None:
     version = matched(req)
     body = strict.structure(strict.parse(await transfers.json_body(req, prices.MAX_BODY)), kind)
     begins = prices.effective(body.effective)
-    await services.pools.writes.run(price_lists.publish, services.house, who, version, lambda tariff: change(body, tariff), begins)
+    publish, house = price_lists.publish, services.house
+    await services.pools.writes.run(publish, house, who, version, lambda tariff: change(body, tariff), begins, furthest)
     await _show(services, req, resp, shown)
 
 

@@ -134,6 +134,9 @@ def test_the_money_ends_with_the_cap_or_the_balance_whichever_is_sooner() -> Non
     per_hour = 2 * 57_000_008
     assert now + Span(1_000 * 3_600_000 // per_hour) == money_ends(job, outlook(stage), Credits(1_000), now)
     assert now == money_ends(job, outlook(stage), Credits(-5), now)
+    whole = evolve(job, spec=evolve(job.spec, cap=None))
+    assert money_ends(whole, outlook(stage), Credits(10**15), now) is not None
+    assert money_ends(whole, outlook(stage), Credits(2**63), now) is None, "in no year that can be shown"
     assert money_ends(stage.job(other), outlook(stage), None, now) is None
     stage.completed(made)
     assert money_ends(stage.job(made), outlook(stage), Credits(5), now) is None

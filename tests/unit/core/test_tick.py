@@ -111,6 +111,25 @@ def test_who_has_run_dry_is_flagged_and_ended_and_may_owe() -> None:
     assert 0 == ticked(stage).flagged
 
 
+def test_what_costs_nothing_needs_no_credits_and_only_a_debt_ends_it() -> None:
+    """A rate of zero that was given is a zero: its hold of nothing was given too."""
+    stage = Stage()
+    tariff = stage.house.tariffs.history()[-1]
+    free = evolve(tariff, version=tariff.version + 1, base_rate=0, vram_rate=0, org_models={}, effective=stage.clock.now())
+    stage.house.tariffs.publish(free)
+    poor = stage.user("poor", credits=0)
+    job = stage.running(caller=poor)
+    ran(stage, 60_000)
+    assert Ticked(runs=1, posted=1) == ticked(stage)
+    stage.money.set_cap("user:poor", Credits(0))
+    ran(stage, 60_000)
+    assert 0 == ticked(stage).flagged
+    stage.money.post("fix", "correction", {"user:poor": Credits(-1), "issue": Credits(1)})
+    ran(stage, 60_000)
+    assert 1 == ticked(stage).flagged
+    assert stage.job(job).status.holds(LOW_BALANCE)
+
+
 def test_a_meter_that_is_away_keeps_nobody_from_being_flagged() -> None:
     stage = Stage()
     job = stage.running(caller=stage.user("poor", credits=4))

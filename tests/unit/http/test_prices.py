@@ -78,6 +78,15 @@ def test_what_is_written_is_read_again_exactly(gateway: Gateway) -> None:
     assert {} == gateway.house.tariffs.history()[-1].providers
 
 
+def test_a_user_whose_id_reads_as_another_owner_neither_sees_nor_changes_that_ones_prices(gateway: Gateway) -> None:
+    """An id may hold a colon."""
+    put(gateway, OWN, {"models": {"L4-24GB": "0.1"}})
+    posing = ACME | {"X-User-Id": "provider:acme"}
+    assert {} == gateway.get(OWN, posing).json()["prices"]["models"]
+    assert 200 == put(gateway, OWN, {"models": {"L4-24GB": "9"}}, '"2"', posing).status_code
+    assert {"L4-24GB": "0.100000"} == gateway.get(OWN, ACME).json()["prices"]["models"]
+
+
 def test_every_change_is_kept_with_who_when_from_and_to(gateway: Gateway) -> None:
     """An argument about a price is settled by looking."""
     put(gateway, GPU, {"models": {"T4": 1}})
@@ -123,6 +132,14 @@ def test_a_change_before_one_that_is_announced_is_refused(gateway: Gateway) -> N
         refused = put(gateway, GPU, body, '"2"')
         assert (400, "effective") == (refused.status_code, refused.json()["field"])
     assert 200 == put(gateway, GPU, {"models": {}, "effective": later(gateway, 48)}, '"2"').status_code
+
+
+def test_a_provider_can_not_put_off_everybody_elses_changes_for_years(gateway: Gateway) -> None:
+    """What he announces is not undone by anybody: until its day no other change begins."""
+    refused = put(gateway, OWN, {"models": {"T4": 1}, "effective": later(gateway, 24 * 32)})
+    assert (400, "effective") == (refused.status_code, refused.json()["field"])
+    assert 200 == put(gateway, OWN, {"models": {"T4": 1}, "effective": later(gateway, 24 * 30)}).status_code
+    assert 200 == put(gateway, GPU, {"models": {"T4": 1}, "effective": later(gateway, 24 * 365)}, '"2"').status_code
 
 
 @pytest.mark.parametrize(
