@@ -291,3 +291,19 @@ def test_status_says_what_a_job_may_cost_and_when_its_money_ends(make: Make) -> 
     assert abs((ends - now).ms - 2.5 / 8 * 3_600_000) < 60_000, "by its cap, at 8 credits per hour"
     gateway.money.close()
     assert said["money_ends_at"][:16] == gateway.get(f"/v1/jobs/{job.id}/status").json()["money_ends_at"][:16], "the cap is known anyway"
+
+
+def test_the_log_of_a_job_made_anew_is_its_own(make: Make) -> None:
+    """Its run has the name of its predecessor's, which the gateway has read before."""
+    gateway = make()
+    gateway.node("n1", ("A100-80GB", 80))
+    for log in (b"one\n", b"another, longer\n"):
+        job = gateway.submit({**ALICE, "Idempotency-Key": "again"})
+        gateway.start(job)
+        gateway.finish(job, b"done", log=log)
+        gateway.look()
+        assert log == gateway.get(f"/v1/jobs/{job.id}/logs").content
+        stored = gateway.house.workloads.get(job.id)
+        assert stored is not None
+        gateway.house.workloads.delete(stored)
+        gateway.look()
