@@ -16,8 +16,9 @@ from typing import TypeVar
 from attrs import evolve, field, frozen
 
 from core.house import House
-from core.names import segment, user_hash
+from core.names import user_hash
 from core.tick import jobs
+from ports.blob_keys import segment
 from ports.blobs import BlobStore
 from ports.errors import Conflict, NotFound, Unavailable
 from ports.units import Instant, Span

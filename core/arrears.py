@@ -12,9 +12,9 @@ from attrs import frozen
 
 from core.charges import final_charges
 from core.house import House
-from core.names import segment
 from core.usage import final_usage
 from ports.arrears import SCHEMA, Debt
+from ports.blob_keys import segment
 from ports.blobs import BlobStore
 from ports.credits import ChargeState, user_account
 from ports.errors import NotFound, Unavailable

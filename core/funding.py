@@ -11,10 +11,11 @@ from attrs import evolve
 from core.arrears import owe
 from core.house import House
 from core.names import upload_key
-from ports.blobs import INPUTS, input_key
+from core.retention import is_output
+from ports.blobs import INPUTS, input_key, job_prefix
 from ports.credits import HoldState, user_account
 from ports.errors import CannotAfford, Conflict, Invalid, NotFound, Refused, Unavailable
-from ports.workloads import FUNDED, BlobRef, Condition, ConditionStatus, Job
+from ports.workloads import FUNDED, BlobRef, Condition, ConditionStatus, Job, Phase
 
 
 def fund(house: House, job: Job) -> Job:
@@ -33,11 +34,27 @@ def fund(house: House, job: Job) -> Job:
         return _refuse(house, job, Invalid("Its object was deleted before it was funded.", "", "Submit it again."))
     try:
         _authorise(house, job)  # first: who can't pay leaves no bytes behind
+        _clear(house, job)
         stage_inputs(house, job)
     except Refused as refusal:
         return _refuse(house, job, refusal)
     marked = _mark(house, job, ConditionStatus.TRUE, "Held" if job.spec.billed else "NotBilled")
     return fund(house, marked)  # True, unless another one has refused it
+
+
+def _clear(house: House, job: Job) -> None:
+    """Take away what an ended job of the same id has left: chunks of its log would follow this one's, its manifest would tell
+    of this one. Not what this one has left itself, if another one has funded it long ago."""
+    left = [info for info in house.blobs.list(job_prefix(job.id)) if is_output(info.key)]
+    if not left:
+        return
+    fresh = house.workloads.get(job.id)
+    if fresh is None or fresh.uid != job.uid or fresh.status.phase is not Phase.PENDING or fresh.status.holds(FUNDED):
+        return
+    for info in left:
+        found = house.blobs.stat(info.key)
+        if found is not None and found.modified == info.modified:
+            house.blobs.delete(info.key)
 
 
 def stage_inputs(house: House, job: Job) -> None:

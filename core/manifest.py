@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from ports.blobs import job_prefix
 from ports.units import Instant
 from ports.wire import converter
 from ports.workloads import Job
@@ -12,7 +13,7 @@ MANIFEST_SCHEMA = 1
 
 
 def manifest_key(job_id: str) -> str:
-    return f"jobs/{job_id}/manifest.json"
+    return f"{job_prefix(job_id)}manifest.json"
 
 
 def manifest(job: Job, now: Instant) -> bytes:

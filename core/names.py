@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
-
-_SEGMENT = re.compile(r"(?!x-)[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
 def _digest(*parts: str) -> str:
@@ -27,8 +24,3 @@ def user_hash(user: str) -> str:
 def upload_key(user: str, sha256: str) -> str:
     """Where a user's upload waits for a submit: per user, since knowing a digest is no right to its bytes."""
     return f"uploads/{user_hash(user)}/{sha256}"
-
-
-def segment(text: str) -> str:
-    """Any text as one segment of a blob's key: itself where it can be, else its hash. No two texts share one."""
-    return text if _SEGMENT.fullmatch(text) is not None else f"x-{_digest(text).rstrip('=')}"

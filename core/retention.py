@@ -41,9 +41,14 @@ OFFERED = Span.of(hours=23)  # an upload older than that is asked for again, les
 
 
 def job_of(key: str) -> str:
-    """The id of the job that the blob at `key` belongs to, "" if it belongs to none."""
+    """The id of the job that the blob at `key` belongs to, or its hash (`ports.blob_keys`); "" if it belongs to none."""
     parts = key.split("/")
     return parts[1] if parts[0] == "jobs" and len(parts) > 2 else ""
+
+
+def is_output(key: str) -> bool:
+    """Whether a job has left it at its end or before: no input."""
+    return job_of(key) != "" and _known(key) and not key.split("/")[2].startswith("inputs-")
 
 
 def may_go(key: str, age: Span, fate: Fate, kept: Retention) -> bool:

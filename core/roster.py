@@ -177,6 +177,20 @@ class Roster:
             node.reports.pop(run, None)
             node.ran.pop(run, None)
 
+    def begin(self, run: RunId, names: Iterable[str]) -> None:
+        """A run is about to be booked on these nodes: what an ended one of the same name ran there is not its own. Durable when
+        it returns. Raises StaleEpoch, Unavailable."""
+        for name in dict.fromkeys(names):
+            node = self._nodes.get(name)
+            if node is None:
+                continue
+            node.ran.pop(run, None)
+            if str(run) in node.record.status.ran:
+                ran = {text: span for text, span in node.record.status.ran.items() if text != str(run)}
+                node.record = evolve(node.record, status=evolve(node.record.status, ran=ran))
+                self.save(node)
+                node.ran.pop(run, None)  # a conflict has brought it back
+
     def view(self, name: str, run: RunId) -> NodeView:
         node = self._nodes.get(name)
         if node is None:

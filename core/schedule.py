@@ -273,6 +273,7 @@ class Scheduler:
         now = self._house.clock.now()
         try:
             given = price(placement, self.roster, self._house.tariffs.in_force(now), job.spec.user) if job.spec.billed else lifecycle.FREE
+            self.roster.begin(run, (slot.node for slot in placement))
         except Refused as error:
             self.ledger.release(run)
             return self._say_waiting(job, str(error))

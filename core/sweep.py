@@ -13,9 +13,9 @@ from itertools import groupby
 from attrs import frozen
 
 from core.house import House
-from core.manifest import manifest_key
 from core.models import MODELS, is_part, model_of, read
 from core.retention import Fate, Retention, job_of, may_go, part_may_go, shortest
+from ports.blob_keys import segment
 from ports.blobs import BlobInfo
 from ports.errors import NotFound
 from ports.units import Instant
@@ -64,18 +64,38 @@ def _sweep_parts(house: House, now: Instant, kept: Retention) -> int:
     return gone
 
 
-def fate_of(house: House, job_id: str) -> Fate:
-    """Raises Unavailable."""
+def fate_of(house: House, name: str) -> Fate:
+    """Of the job whose folder has that name. Raises Unavailable."""
+    if segment(name) != name:  # a hash, and only the manifest tells of what
+        told = _told(house, name)
+        job_id = told.get("id") if told is not None else None
+        if not isinstance(job_id, str) or segment(job_id) != name:
+            return Fate.LIVE  # nobody can say that it is not
+        return _stored_fate(house, job_id) or _told_fate(told)
+    return _stored_fate(house, name) or _told_fate(_told(house, name))
+
+
+def _stored_fate(house: House, job_id: str) -> Fate | None:
     job = house.workloads.get(job_id)
-    if job is not None:
-        phase = job.status.phase
-        return Fate.LIVE if phase not in TERMINAL else Fate.COMPLETED if phase is Phase.COMPLETED else Fate.FAILED
+    if job is None:
+        return None
+    phase = job.status.phase
+    return Fate.LIVE if phase not in TERMINAL else Fate.COMPLETED if phase is Phase.COMPLETED else Fate.FAILED
+
+
+def _told(house: House, name: str) -> dict[str, object] | None:
+    """Its manifest; None if there is none that can be read, {} if it is in another form."""
     try:
-        told = json.loads(b"".join(house.blobs.get(manifest_key(job_id))))
+        told = json.loads(b"".join(house.blobs.get(f"jobs/{name}/manifest.json")))
     except (NotFound, ValueError):
+        return None
+    return told if isinstance(told, dict) else {}
+
+
+def _told_fate(told: dict[str, object] | None) -> Fate:
+    if told is None:
         return Fate.UNKNOWN
-    outcome = told.get("phase") if isinstance(told, dict) else None
-    return Fate.COMPLETED if outcome == Phase.COMPLETED.value else Fate.FAILED
+    return Fate.COMPLETED if told.get("phase") == Phase.COMPLETED.value else Fate.FAILED
 
 
 def _going(found: Iterable[BlobInfo], now: Instant, fate: Fate, kept: Retention) -> Iterator[BlobInfo]:

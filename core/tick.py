@@ -7,7 +7,7 @@ and went while the credit service was away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from attrs import evolve, frozen
@@ -15,7 +15,6 @@ from attrs import evolve, frozen
 from core.arrears import Refusal, collect
 from core.charges import totals
 from core.house import House
-from core.inventory import running_times
 from core.usage import TICK, usage_of
 from ports.budgets import cost, step
 from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
@@ -83,7 +82,7 @@ def tick(house: House) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
-    ran = running_times(house.nodes.list())
+    ran = {record.name: record.status.ran for record in house.nodes.list()}
     result, dry, unmetered = Ticked(), dict[str, Why](), list[Unavailable]()
     told: tuple[CapStep, ...] = ()
     months: tuple[MonthStep, ...] = ()
@@ -122,12 +121,14 @@ def _alarms(job: Job, charge: Charge, answer: ChargeAnswer) -> tuple[Alarm, ...]
     return (Alarm(job.id, str(charge.run), job.spec.user, answer.detail),) if answer.state is ChargeState.REFUSED else ()
 
 
-def _charges(house: House, ran: dict[str, Span]) -> Iterator[tuple[Charge, Job]]:
+def _charges(house: House, ran: Mapping[str, Mapping[str, Span]]) -> Iterator[tuple[Charge, Job]]:
+    """ran: by node and run, as text. Only a run's own nodes count: another's record may still tell of an ended one of its name."""
     for job in jobs(house, _HOLDING):
         run = job.status.run
         if run is None or run.state is RunState.ENDED or not job.spec.billed:
             continue
-        span = ran.get(str(run.id), Span(0))
+        nodes = dict.fromkeys(slot.node for slot in run.placement)
+        span = max((ran.get(node, {}).get(str(run.id), Span(0)) for node in nodes), default=Span(0))
         if span > Span(0):
             yield Charge(run.id, job.uid, user_account(job.spec.user), span, totals(run.price, span)), job
 

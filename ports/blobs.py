@@ -12,19 +12,25 @@ from typing import Protocol
 
 from attrs import field, frozen
 
+from ports.blob_keys import segment
 from ports.units import Instant
 
 INPUTS = ("function", "args", "code", "working_dir")
 
 
+def job_prefix(job_id: str) -> str:
+    """An id that could be no folder is hashed, so that none reaches into another's."""
+    return f"jobs/{segment(job_id)}/"
+
+
 def input_key(job_id: str, uid: str, name: str) -> str:
     """Of that object alone: a key whose job was refused may make another of the same id, and what clears up after the
     first one may come late."""
-    return f"jobs/{job_id}/inputs-{uid}/{name}"
+    return f"{job_prefix(job_id)}inputs-{segment(uid)}/{name}"
 
 
 def run_prefix(job_id: str, attempt: int) -> str:
-    return f"jobs/{job_id}/{attempt}/"
+    return f"{job_prefix(job_id)}{attempt}/"
 
 
 def log_key(job_id: str, attempt: int, rank: int, n: int) -> str:

@@ -30,10 +30,11 @@ class LeaseElections:
         return self._candidate(identity, lasts).renew()
 
     def resign(self, identity: str) -> None:
+        """Also of a candidate that another replica of this service, or this one before its restart, has answered."""
         with self._mutex:
-            found = [each for (name, _), each in self._candidates.items() if name == identity]
-        for each in found:
-            each.release()
+            for key in [each for each in self._candidates if each[0] == identity]:
+                del self._candidates[key]
+        LeaseLeadership(self._client, identity, self._name).give_up()
 
     def holder(self) -> Holder | None:
         return LeaseLeadership(self._client, "", self._name).holder()

@@ -27,6 +27,7 @@ CONTROLLER = f"{GROUP}/scheduler"
 WAITING = 1_000  # events; more are left out
 EVERY_S = 0.05  # between two events
 TRIES = 3
+_LONGEST_NAME = 200  # of the job's in the event's
 _PAUSE_S = 1.0  # after a failed try
 _FAREWELL_S = 2.0  # the longest that closing waits for what is yet to be written
 _WELL = frozenset({ExitKind.RETURNED, ExitKind.KILLED, ExitKind.NEVER_RAN})
@@ -129,7 +130,7 @@ class KubeEvents:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{name}.{names.digest(f'{job.uid}/{what.reason}/{what.key}')[:16]}",
+                "name": f"{name[:_LONGEST_NAME]}.{names.digest(f'{job.uid}/{what.reason}/{what.key}')[:16]}",
                 "namespace": self._client.namespace,
             },
             "eventTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),

@@ -72,7 +72,7 @@ class LeaseLeadership:
             except Unavailable:
                 if self._renewed is None:
                     raise
-                held = now - self._renewed < self._pace.deadline
+                held = self._elapsed() - self._renewed < self._pace.deadline  # also by what that request took
                 if not held:
                     self._renewed = None
                 return held
@@ -94,18 +94,25 @@ class LeaseLeadership:
         with self._mutex:
             if self._renewed is None:
                 return
-            self._renewed = None
-            lease = self._read()
-            if lease is None or lease.spec.holder_identity != self._identity:
-                return
-            now = datetime.now(UTC)
-            lease.spec.holder_identity = ""
-            lease.spec.lease_duration_seconds = 1
-            lease.spec.renew_time = lease.spec.acquire_time = now
-            try:
-                self._replace(lease)
-            except Conflict:
-                return
+            self._give_up()
+
+    def give_up(self) -> None:
+        """Likewise, also of a Lease that was taken under this identity elsewhere."""
+        with self._mutex:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._renewed = None
+        lease = self._read()
+        if lease is None or lease.spec is None or lease.spec.holder_identity != self._identity:
+            return
+        lease.spec.holder_identity = ""
+        lease.spec.lease_duration_seconds = 1
+        lease.spec.renew_time = lease.spec.acquire_time = datetime.now(UTC)
+        try:
+            self._replace(lease)
+        except Conflict:
+            return
 
     def holder(self) -> Holder | None:
         lease = self._read()

@@ -6,6 +6,7 @@ written: an object is whole from its creation on. One made by hand has neither; 
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 from attrs import evolve
@@ -15,7 +16,7 @@ from adapters.k8s.client import API_VERSION
 from adapters.k8s.forms import Form, check_size, mark, maybe_time, original, sendable, time_of, time_text, without_none
 from ports.errors import Unavailable
 from ports.tariffs import Price, PriceLine
-from ports.units import Credits, Mib, Rate, Span
+from ports.units import Credits, Instant, Mib, Rate, Span
 from ports.workloads import (
     FUNDED,
     SCHEMA,
@@ -98,17 +99,32 @@ def _job(form: Form) -> Job:
     if schema > SCHEMA:
         raise Unavailable("a stored job", f"a newer release wrote {meta['name']} (schema {schema}); this one knows up to {SCHEMA}")
     notes = original(meta.get("annotations") or {})
-    key, created = job_key(meta), time_of(spec.get("createdAt") or meta["creationTimestamp"])
+    key, created = job_key(meta), _created(form)
     if "schemaVersion" in written:
         status = _status(key, original(written))
-    elif names.INITIAL in notes:
-        status = _status(key, original(json.loads(notes[names.INITIAL])))
     else:
-        status = JobStatus().with_condition(FUNDED, ConditionStatus.UNKNOWN, created, "Authorising")
+        status = _initial(key, notes) or JobStatus().with_condition(FUNDED, ConditionStatus.UNKNOWN, created, "Authorising")
     leaving = is_deleting(form)
     if status.cancel is None and leaving:
         status = _cancelled(status, meta["deletionTimestamp"])
     return Job(key, meta["uid"], created, _spec(spec), status, meta["resourceVersion"], schema, leaving)
+
+
+def _initial(key: str, notes: Form) -> JobStatus | None:
+    """Of a new object; None if there is none, or somebody wrote it by hand: one object must not stop the reading of all."""
+    try:
+        return _status(key, original(json.loads(notes[names.INITIAL])))
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _created(form: Form) -> Instant:
+    """As its maker says, if that is a time; Kubernetes takes years that are none to us."""
+    given = form["spec"].get("createdAt")
+    if given:
+        with contextlib.suppress(ValueError):
+            return time_of(given)
+    return time_of(form["metadata"]["creationTimestamp"])
 
 
 def job_key(meta: Form) -> str:
@@ -119,7 +135,7 @@ def job_key(meta: Form) -> str:
 
 def created_key(form: Form) -> tuple[int, str]:
     """Its place in a list, without reading the rest of it."""
-    return time_of(form["spec"].get("createdAt") or form["metadata"]["creationTimestamp"]).ms, job_key(form["metadata"])
+    return _created(form).ms, job_key(form["metadata"])
 
 
 def is_deleting(form: Form) -> bool:

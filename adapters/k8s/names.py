@@ -21,8 +21,10 @@ INITIAL = f"{GROUP}/initial-status"
 WRITE = f"{GROUP}/write"
 FINALIZER = f"{GROUP}/settle"
 _OWN_LABEL = f"label.{GROUP}/"
-_HASHED = "x-"  # of objects whose id is no name that Kubernetes would take
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_HASHED = re.compile(r"x-[a-z2-7]{26}", re.ASCII)  # of objects whose id is no name that Kubernetes would take
+_PART = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_NAME = re.compile(rf"{_PART}(\.{_PART})*", re.ASCII)
+_LONGEST = 253
 
 
 def digest(text: str) -> str:
@@ -32,10 +34,13 @@ def digest(text: str) -> str:
 
 
 def object_name(key: str) -> str:
-    """The name of the object for that id: the id itself where it is one, else its hash. No two ids share a name."""
-    if _NAME.fullmatch(key) is not None and not key.startswith(_HASHED):
+    """The name of the object for that id: the id itself where it is one, else its hash. No two ids share a name.
+
+    So an object that somebody made by hand, under any name that Kubernetes takes, is found by it.
+    """
+    if len(key) <= _LONGEST and _NAME.fullmatch(key) is not None and _HASHED.fullmatch(key) is None:
         return key
-    return _HASHED + digest(key)
+    return f"x-{digest(key)}"
 
 
 def label_key(key: str) -> str:

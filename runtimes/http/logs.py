@@ -75,7 +75,7 @@ class JobLogs:
         return Piece(data, end, _stored(job) and end >= sum(sizes))
 
     async def _chunk_sizes(self, job: Job, run: Run) -> tuple[int, ...]:
-        key = str(run.id)
+        key = f"{job.uid}/{run.id}"  # one made anew under an ended one's name has a log of its own
         if key in self._sizes:
             self._sizes.move_to_end(key)
             return self._sizes[key]

@@ -356,3 +356,16 @@ def test_a_deleted_record_is_made_again() -> None:
     crew.roster.save_all(crew.now)
     assert NodeState.UNREACHABLE is crew.stored().status.state
     assert NodeStatus().quarantine == crew.stored().status.quarantine
+
+
+def test_a_run_begins_with_nothing_of_an_ended_one_of_its_name() -> None:
+    """Also where the record was written by somebody else meanwhile, and where an earlier term has left it there."""
+    records = MemoryNodes()
+    records.put_status(NodeRecord("n1", status=NodeStatus(ran={"job/1": Span(90_000), "other/1": Span(5)})))
+    crew = Crew(2, records)
+    records.put_spec(evolve(crew.stored(), spec=NodeSpec(owner="org")))
+    crew.roster.begin(RUN, ["n1"])
+    assert {"other/1": Span(5)} == crew.stored().status.ran
+    assert Span(0) == crew.roster.view("n1", RUN).last_ran
+    crew.roster.save_all(Span(60_000))
+    assert {"other/1": Span(5)} == crew.stored().status.ran

@@ -65,6 +65,30 @@ def test_a_job_made_anew_under_an_ended_ones_name_is_another_one() -> None:
     assert before - sum(each.micro for each in charges) == stage.money.account("user:ann").balance.micro
 
 
+def test_what_an_ended_one_of_that_name_ran_is_not_charged_to_the_next() -> None:
+    """The node's record still tells of it for a while, under the same name."""
+    stage = Stage()
+    ann, request, ran = stage.user("ann"), stage.request(8, key="again"), []
+    for ms in (90_000, 1_000):
+        made = stage.hand_in(ann, request).job
+        stage.rounds(6, ms=1_000)
+        stage.ready(made.id)
+        stage.rounds(2)
+        stage.clock.ms += ms
+        stage.rounds()
+        stage.end(made.id)
+        stage.uploaded(made.id)
+        while stage.phase(made.id) is not Phase.COMPLETED:
+            stage.rounds()
+        job = stage.job(made.id)
+        assert job.status.run is not None
+        ran.append(job.status.run.ran)
+        stage.house.workloads.delete(job)
+        for told in (stage.truth.starts, stage.truth.ran, stage.truth.produced):
+            told.clear()  # it goes by names alone
+    assert [Span(90_000), Span(1_000)] == ran
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [(ExitKind.RAISED, "Raised"), (ExitKind.EXITED, "Exited"), (ExitKind.SIGNALLED, "Signalled"), (ExitKind.KILLED, "MaxRuntime")],

@@ -8,9 +8,11 @@ import pytest
 from attrs import evolve
 
 from core.callers import Caller, Plan
+from core.funding import fund
+from core.manifest import manifest_key
 from core.names import job_id, upload_key
 from core.submit import Submission
-from ports.blobs import input_key
+from ports.blobs import input_key, log_key, run_prefix
 from ports.credits import user_account
 from ports.errors import CannotAfford, Invalid, KeyReused, NeverFits, Refused, Unavailable, VersionMismatch
 from ports.units import Credits, Span
@@ -305,3 +307,28 @@ def test_a_hold_covers_the_preflight_time_of_the_dearest_pool() -> None:
     stage = Stage()
     done = stage.hand_in(Caller("ann"), stage.request())
     assert done.rate.prorate_ceil(Span.of(minutes=1)) == done.job.spec.hold
+
+
+def test_what_an_ended_job_of_that_id_has_left_is_not_the_next_ones() -> None:
+    """Chunks of its log would follow the next one's own, and its manifest would tell of it."""
+    stage, request = Stage(), Stage().request(key="again")
+    first = stage.hand_in(Caller("ann"), request).job
+    mine = [*(log_key(first.id, attempt, 0, n) for attempt in (1, 2) for n in range(3)), f"{run_prefix(first.id, 1)}result"]
+    for key in (*mine, manifest_key(first.id)):
+        stage.blobs.put(key, [b"of the first"])
+    stage.house.workloads.delete(stage.job(first.id))
+    second = stage.hand_in(Caller("ann"), request).job
+    assert second.uid != first.uid
+    left = {info.key for info in stage.blobs.list(f"jobs/{first.id}/")}
+    assert {input_key(first.id, job.uid, name) for job in (first, second) for name in ("function", "args")} == left
+
+
+def test_a_late_funding_takes_nothing_of_a_run_away() -> None:
+    """A gateway that stood still goes on where it was, when the job has long been funded and runs."""
+    stage = Stage()
+    job = stage.hand_in(Caller("ann"), stage.request()).job
+    early = evolve(job, status=job.status.with_condition(FUNDED, ConditionStatus.UNKNOWN, stage.clock.now(), "Authorising"))
+    key = log_key(job.id, 1, 0, 0)
+    stage.blobs.put(key, [b"its own"])
+    assert fund(stage.house, early).status.holds(FUNDED)
+    assert stage.blobs.stat(key) is not None

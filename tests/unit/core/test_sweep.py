@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from core.diagnostics import diagnostics_key
@@ -88,6 +90,17 @@ def test_of_a_job_without_an_object_the_manifest_tells() -> None:
     assert ["job-bad", "job-torn"] == sorted(info.key.split("/")[1] for info in stage.blobs.list("jobs/") if "/logs/" in info.key)
     sweep(later(stage, days(60)))
     assert [] == list(stage.blobs.list("jobs/"))
+
+
+def test_a_job_whose_id_is_hashed_is_swept_by_what_its_manifest_names() -> None:
+    """From the name of its folder alone nobody can tell whether it lives."""
+    stage = Stage()
+    live, ended = "../a job", "another/1"
+    for job_id in (live, ended):
+        stage.blobs.put(log_key(job_id, 1, 0, 0), [b"x"])
+    stage.blobs.put(manifest_key(ended), [json.dumps({"id": ended, "phase": "Failed"}).encode()])
+    sweep(later(stage, days(10_000)))
+    assert [log_key(live, 1, 0, 0)] == [info.key for info in stage.blobs.list("jobs/")]
 
 
 @pytest.mark.parametrize(

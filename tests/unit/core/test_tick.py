@@ -182,3 +182,17 @@ def test_with_credits_off_a_tick_does_nothing() -> None:
     ran(stage, 60_000)
     stage.faults.down.add("credits")
     assert Ticked() == ticked(stage)
+
+
+def test_only_the_nodes_of_a_run_tell_how_long_it_ran() -> None:
+    """The record of another may still tell of an ended run of that name, of a job that was made anew since."""
+    stage = Stage(TWO_NODES)
+    job = stage.running()
+    ran(stage, 20_000)
+    other = next(name for name in stage.machines if name != stage.placed(job))
+    record = stage.records.get(other)
+    assert record is not None
+    stage.records.put_status(evolve(record, status=evolve(record.status, ran={f"{job}/1": Span(3_600_000)})))
+    ticked(stage)
+    price = run_of(stage.job(job)).price
+    assert Credits(4_000_000_000) - cost(price, Span(20_000)) == stage.money.account("user:ann").balance

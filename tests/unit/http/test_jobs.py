@@ -10,7 +10,7 @@ import pytest
 
 from core.names import upload_key
 from ports import months
-from ports.blobs import input_key
+from ports.blobs import input_key, log_key
 from ports.workloads import Phase
 from tests.unit.http.conftest import ADMIN, ALICE, BOB, Gateway, Make, body, inline
 
@@ -291,3 +291,21 @@ def test_status_says_what_a_job_may_cost_and_when_its_money_ends(make: Make) -> 
     assert abs((ends - now).ms - 2.5 / 8 * 3_600_000) < 60_000, "by its cap, at 8 credits per hour"
     gateway.money.close()
     assert said["money_ends_at"][:16] == gateway.get(f"/v1/jobs/{job.id}/status").json()["money_ends_at"][:16], "the cap is known anyway"
+
+
+def test_the_log_of_a_job_made_anew_is_its_own(make: Make) -> None:
+    """Its run has the name of its predecessor's, which the gateway has read before."""
+    gateway = make()
+    gateway.node("n1", ("A100-80GB", 80))
+    for chunks in ([b"one\n"], [b"two\n", b"three\n"]):
+        job = gateway.submit({**ALICE, "Idempotency-Key": "again"})
+        gateway.start(job)
+        for n, chunk in enumerate(chunks):
+            gateway.house.blobs.put(log_key(job.id, 1, 0, n), [chunk])
+        gateway.finish(job, b"done")
+        gateway.look()
+        assert b"".join(chunks) == gateway.get(f"/v1/jobs/{job.id}/logs").content
+        stored = gateway.house.workloads.get(job.id)
+        assert stored is not None
+        gateway.house.workloads.delete(stored)
+        gateway.look()
