@@ -182,23 +182,12 @@ class TestFileLeadership(LeadershipContract):
             FileLeadership(tmp_path, "a").acquire()
 
 
-class TestLeaseLeadership(LeadershipContract):
-    """Time is the test's own: nothing waits for a Lease to expire."""
+class LeaseContract(LeadershipContract):
+    """Of a Lease, held directly or through a service. Time is the test's own: nothing waits for it to expire."""
 
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()
-
-    @pytest.fixture
-    def candidate(self, client: KubeClient, clock: ManualClock) -> Iterator[Candidates]:
-        with ExitStack() as stack:
-
-            def made(identity: str) -> LeaseLeadership:
-                one = LeaseLeadership(client, identity, elapsed=clock.elapsed)
-                stack.callback(one.release)
-                return one
-
-            yield made
 
     def test_a_lease_that_is_not_renewed_is_taken_over(self, candidate: Candidates, clock: ManualClock) -> None:
         """A killed scheduler is replaced, and not before it can know that it is deposed."""
@@ -211,6 +200,19 @@ class TestLeaseLeadership(LeadershipContract):
         assert second.acquire()
         assert not first.acquire()
         assert Holder("b") == first.holder()
+
+
+class TestLeaseLeadership(LeaseContract):
+    @pytest.fixture
+    def candidate(self, client: KubeClient, clock: ManualClock) -> Iterator[Candidates]:
+        with ExitStack() as stack:
+
+            def made(identity: str) -> LeaseLeadership:
+                one = LeaseLeadership(client, identity, elapsed=clock.elapsed)
+                stack.callback(one.release)
+                return one
+
+            yield made
 
     def test_a_renewed_lease_is_not_taken_over(self, candidate: Candidates, clock: ManualClock) -> None:
         """Whoever waits begins to count anew whenever the Lease has changed."""
@@ -278,12 +280,8 @@ class TestLeaseLeadership(LeadershipContract):
                 first.acquire()
 
 
-class TestRemoteLeadership(LeadershipContract):
-    """The same Lease, through a control service. Time is the test's own."""
-
-    @pytest.fixture
-    def clock(self) -> ManualClock:
-        return ManualClock()
+class TestRemoteLeadership(LeaseContract):
+    """The same Lease, through a control service."""
 
     @pytest.fixture
     def candidate(self, client: KubeClient, clock: ManualClock) -> Iterator[Candidates]:
@@ -297,17 +295,6 @@ class TestRemoteLeadership(LeadershipContract):
                 return one
 
             yield made
-
-    def test_a_lease_that_is_not_renewed_is_taken_over(self, candidate: Candidates, clock: ManualClock) -> None:
-        """A killed scheduler is replaced, and not before it can know that it is deposed."""
-        first, second = candidate("a"), candidate("b")
-        assert first.acquire()
-        assert not second.acquire()
-        clock.advance(DURATION - Span(1))
-        assert not second.acquire()
-        clock.advance(Span(1))
-        assert second.acquire()
-        assert not first.acquire()
 
     def test_it_is_the_lease_of_those_who_need_no_service(self, candidate: Candidates, client: KubeClient, clock: ManualClock) -> None:
         """Of a scheduler here and one there, one schedules."""

@@ -4,33 +4,18 @@ from __future__ import annotations
 
 from queue import SimpleQueue
 
-from attrs import define
-
-from ports.cluster import Agent, Cluster, ClusterNode, Forget, Go, Kill
+from ports.cluster import Forget, Go, Kill
 from ports.nodes import Gpu
 from ports.units import Mib, Span
 from ports.workloads import RunId
 from runtimes.batch.events import Answered, Event, NodeUp
 from runtimes.batch.link import NodeLink
 from tests.memory.blobs import MemoryBlobs
+from tests.simulation.lone import OneMachine
 from tests.simulation.machines import Machine, Truth
 from tests.simulation.services import SimClock
 
 RUN = RunId("job", 1)
-
-
-@define
-class OneMachine(Cluster):
-    machine: Machine
-
-    def nodes(self) -> tuple[ClusterNode, ...]:
-        return (self.machine.seen(),)
-
-    def agent(self, node: ClusterNode) -> Agent:
-        return self.machine
-
-    def address(self, node: str) -> str:
-        return "http://n1"
 
 
 def test_refusals_unknown_runs_and_what_was_forgotten_are_told_and_nothing_else_is_needed() -> None:

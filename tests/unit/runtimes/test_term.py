@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from attrs import define, evolve
+from attrs import evolve
 
-from ports.cluster import Agent, Cluster, ClusterNode
 from runtimes.batch.term import Term
 from tests.memory.epochs import MemoryEpochs
-from tests.simulation.machines import Machine
+from tests.simulation.lone import OneMachine
 from tests.simulation.stage import Stage
-
-
-@define
-class OneMachine(Cluster):
-    machine: Machine
-
-    def nodes(self) -> tuple[ClusterNode, ...]:
-        return (self.machine.seen(),)
-
-    def agent(self, node: ClusterNode) -> Agent:
-        return self.machine
-
-    def address(self, node: str) -> str:
-        return "http://n0"
 
 
 def test_a_term_below_one_that_records_know_ends_and_says_which() -> None:
