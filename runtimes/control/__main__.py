@@ -7,10 +7,6 @@ import os
 import socket
 import sys
 from contextlib import ExitStack
-from typing import Any
-
-import falcon
-from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 
 from adapters.k8s.client import connect
 from adapters.k8s.elections import LeaseElections
@@ -25,40 +21,10 @@ from ports.errors import GridweaveError
 from runtimes.control.app import Behind, make_app
 from runtimes.http.server import listen
 from runtimes.settings import Settings, WrongSettingsError, load
+from runtimes.thread_server import App, ThreadServer
 
 PORT = 8800
 THREADS = 64  # a gateway that waits for changes takes one of them
-
-
-class ControlServer(BaseApplication):  # type: ignore[misc]
-    """One process of threads. The store is opened in it, after the fork."""
-
-    def __init__(self, settings: Settings, listener: Any) -> None:
-        self._settings, self._listener = settings, listener
-        self._opened = ExitStack()
-        super().__init__()
-
-    def load_config(self) -> None:
-        wanted: dict[str, Any] = {
-            "bind": [f"fd://{self._listener.fileno()}"],
-            "workers": 1,
-            "worker_class": "gthread",
-            "threads": THREADS,
-            "graceful_timeout": self._settings.shutdown_grace_seconds,
-            "timeout": 120,
-            "keepalive": 75,
-            "proc_name": "gridweave-control",
-            "loglevel": "warning",
-            "forwarded_allow_ips": "",
-            "header_map": "drop",
-            "control_socket_disable": True,
-        }
-        for name, value in wanted.items():
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
-
-    def load(self) -> falcon.App[falcon.Request, falcon.Response]:
-        return make_app(opened(self._settings, self._opened), self._settings.admin_token.get_secret_value())
 
 
 def opened(settings: Settings, stack: ExitStack) -> Behind:
@@ -91,7 +57,12 @@ def main() -> int:
         print(f"{options.host}:{options.port} can't be bound: {error.strerror}.", file=sys.stderr)
         return 2
     print(f"gridweave-control listens on http://{options.host}:{listener.getsockname()[1]}", flush=True)
-    ControlServer(settings, listener).run()
+    token = settings.admin_token.get_secret_value()
+
+    def make(stack: ExitStack) -> App:
+        return make_app(opened(settings, stack), token)
+
+    ThreadServer("gridweave-control", listener, THREADS, settings.shutdown_grace_seconds, make).run()
     return 0
 
 

@@ -25,7 +25,7 @@ from ports.errors import GridweaveError, Refused, Unavailable
 from ports.units import Credits
 from runtimes import failpoints
 from runtimes.clock_offset import clock_of
-from runtimes.credits.server import CreditsServer
+from runtimes.credits.server import serve as serve_journal
 from runtimes.failpoints import Failpoints
 from runtimes.http.server import listen
 from runtimes.log_lines import last_lines, log_to_stderr
@@ -57,7 +57,7 @@ def serve(
     except OSError as error:
         raise Refused(f"{host}:{port} can't be bound: {error.strerror}.", "port", "Take another one, or 0.") from error
     print(f"gridweave-credits listens on http://{host}:{listener.getsockname()[1]}", flush=True)
-    CreditsServer(folder, settings.admin_token.get_secret_value(), listener, settings.shutdown_grace_seconds).run()
+    serve_journal(folder, settings.admin_token.get_secret_value(), listener, settings.shutdown_grace_seconds)
     return 0
 
 
