@@ -22,6 +22,8 @@ from core.shelves import Shelves
 
 LOOSE = 0.03  # of the VRAM: free on GPUs in use for parts
 EVEN = 3.0  # mean asks of rise: what a whole quota in use counts for
+ENDLESS = 0.3  # the same where nothing ends: a sliver left is left for good, and a larger GPU is wasted only once
+AHEAD = 10  # asks looked ahead once something has ended: a GPU's parts end before many more have come
 
 _IDLE = -1  # or taken whole: not in use for parts
 
@@ -58,16 +60,16 @@ class Parts(Shelves):
         if not pressure.strained:
             return self.tightest(need)
         if pressure.endless:
-            return self.least(need, self._opened(need)) or self.tightest(need)
+            return self.least(need, self._opened(need, ENDLESS)) or self.tightest(need)
         if pressure.sure and self.free <= LOOSE * self.total:
             return self.least(need, self.least_idle(need)) or self.tightest(need)
         return self.in_use.first(need) or self._opened(need)
 
-    def _opened(self, need: int) -> GpuState | None:
-        """The idle one to be opened."""
+    def _opened(self, need: int, even: float = EVEN) -> GpuState | None:
+        """The idle one to be opened. even: mean asks of rise that a whole quota in use counts for."""
         best, chosen, mean = 0.0, None, self._residuals.mean or 1.0
         for size in self.sizes[bisect_left(self.sizes, need) :]:
-            cost = EVEN * (self._used.get(size, 0) + 1) / self._pressure.quota(size) + self.rise(need, size) / mean
+            cost = even * (self._used.get(size, 0) + 1) / self._pressure.quota(size) + self.rise(need, size) / mean
             if chosen is None or cost < best:
                 idle = self.idles.of_size(size)
                 if idle is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
-from core.balance import Parts
+from core.balance import AHEAD, Parts
 from core.buckets import Finder
 from core.ledger_state import GpuState
 from core.pressure import Pressure
@@ -118,6 +118,8 @@ class Balance(ResidualValue):
         if self._due < 0:
             self._due = WEIGHED
             self.pressure.weigh()
+            if not self.pressure.endless:
+                self.residuals.look(AHEAD)
 
     def booked(self, mib: int) -> None:
         self.pressure.used += mib

@@ -25,9 +25,9 @@ Groups = Sequence[tuple[float, int]]  # ascending: rise, and the levels on which
 
 
 class Residuals:
-    """quantum: MiB per level. mean: MiB that an ask is for. Both change at a refresh only."""
+    """quantum: MiB per level. mean: MiB that an ask is for. Both change at a refresh only. depth: asks looked ahead."""
 
-    __slots__ = ("_asks", "_counts", "_due", "_groups", "_since", "_value", "mean", "quantum")
+    __slots__ = ("_asks", "_counts", "_due", "_groups", "_since", "_value", "depth", "mean", "quantum")
 
     def __init__(self) -> None:
         self._asks: deque[int] = deque()
@@ -35,14 +35,14 @@ class Residuals:
         self._due, self._since = FIRST, 0
         self._groups: dict[int, Groups] = {}
         self._value: list[float] = [0.0]
-        self.quantum, self.mean = 1, 0.0
+        self.quantum, self.mean, self.depth = 1, 0.0, DEPTH
 
     def twin(self) -> Residuals:
         made = Residuals()
         made._asks, made._counts = self._asks.copy(), self._counts.copy()
         made._due, made._since = self._due, self._since
         made._groups, made._value = self._groups.copy(), self._value  # values are replaced as a whole
-        made.quantum, made.mean = self.quantum, self.mean
+        made.quantum, made.mean, made.depth = self.quantum, self.mean, self.depth
         return made
 
     def size(self, largest: int) -> None:
@@ -51,6 +51,12 @@ class Residuals:
         if (quantum, largest // quantum + 1) != (self.quantum, len(self._value)):
             self.quantum = quantum
             self._value = [0.0] * (largest // quantum + 1)
+            self._refresh()
+
+    def look(self, depth: int) -> None:
+        """That many asks ahead, from now on."""
+        if depth != self.depth:
+            self.depth = depth
             self._refresh()
 
     def heard(self, mib: int) -> None:
@@ -96,7 +102,7 @@ class Residuals:
         self._groups.clear()
         if self._asks:
             self.mean = sum(mib * times for mib, times in self._counts.items()) / len(self._asks)
-            self._value = _residuals(self._sizes(), len(self._value), self.quantum)
+            self._value = _residuals(self._sizes(), len(self._value), self.quantum, self.depth)
 
     def _sizes(self) -> list[tuple[int, float]]:
         """Levels that asks are for, with how likely each is."""
@@ -110,7 +116,7 @@ class Residuals:
         return [(size, merged[size] / len(self._asks)) for size in sorted(merged)]
 
 
-def _residuals(sizes: Sequence[tuple[int, float]], levels: int, quantum: int) -> list[float]:
+def _residuals(sizes: Sequence[tuple[int, float]], levels: int, quantum: int, depth: int) -> list[float]:
     """The residual value of each level, in MiB."""
     refused, stays = 1.0, [1.0] * levels
     for at, (size, chance) in enumerate(sizes):
@@ -118,7 +124,7 @@ def _residuals(sizes: Sequence[tuple[int, float]], levels: int, quantum: int) ->
         upto = sizes[at + 1][0] if at + 1 < len(sizes) else levels
         stays[size:upto] = [max(0.0, refused)] * len(stays[size:upto])
     value = [float(quantum * level) for level in range(levels)]
-    for _ in range(DEPTH):
+    for _ in range(depth):
         after = [stay * before for stay, before in zip(stays, value, strict=True)]
         for size, chance in sizes:
             after[size:] = [sum_ + chance * left for sum_, left in zip(after[size:], value, strict=False)]
