@@ -9,6 +9,7 @@ the largest, and each runs out of it.
 - Where nothing ever ends, one in use is taken if the residual value rises no more on it than on the one to be opened.
 - Else, while little is free on GPUs in use, the least rise of residual value anywhere. Once more than three
   hundredths of all VRAM are free on them, the tightest of them: what parts don't need is not to be kept from whole asks.
+  Where hardly anybody asks for whole ones, there is nobody to keep it for.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Parts(Shelves):
             return self.tightest(need)
         if pressure.endless:
             return self.least(need, self._opened(need, ENDLESS)) or self.tightest(need)
-        if pressure.sure and self.free <= LOOSE * self.total:
+        if pressure.sure and (pressure.parted or self.free <= LOOSE * self.total):
             return self.least(need, self.least_idle(need)) or self.tightest(need)
         return self.in_use.first(need) or self._opened(need)
 

@@ -17,11 +17,12 @@ CALM, STRAINED = 0.99, 1.04  # offered load: below it there is room, above it th
 SOON = 0.4
 SURE = 0.8  # fleets of VRAM, as far as remembered: before so much was asked for, a fleet that fills looks fuller than it will be
 LEAST = 0.02  # of a size: the smallest quota
+RARE = 0.1  # of the MiB asked for: less than that for whole GPUs is next to nothing
 
 
 class Pressure:
     """All amounts in MiB; `used`: booked now. strained: more is wanted than there is. sure: so much was asked for that the load is no
-    guess.
+    guess. parted: hardly anything but parts of GPUs is asked for.
 
     What is older counts less: rather than let all sums fade, what is newer is added at a `_rate` that grows.
     """
@@ -37,6 +38,7 @@ class Pressure:
         "_span",
         "_supply",
         "_whole",
+        "parted",
         "strained",
         "sure",
         "used",
@@ -49,7 +51,7 @@ class Pressure:
         self._supply: list[int] = []
         self._whole: list[float] = []
         self._quotas: dict[int, float] | None = None  # None: to be told anew
-        self._fleet, self.used, self.strained, self.sure = 0, 0, False, False
+        self._fleet, self.used, self.strained, self.sure, self.parted = 0, 0, False, False, False
 
     def twin(self) -> Pressure:
         """What it has heard, with nothing in use."""
@@ -57,7 +59,7 @@ class Pressure:
         made._asked, made._freed, made._in_use = self._asked, self._freed, self._in_use
         made._rate, made._span, made._fleet = self._rate, self._span, self._fleet
         made._sizes, made._supply, made._whole = self._sizes.copy(), self._supply.copy(), self._whole.copy()
-        made.strained, made.sure = self.strained, self.sure
+        made.strained, made.sure, made.parted = self.strained, self.sure, self.parted
         return made
 
     def supply(self, mib_by_size: Mapping[int, int]) -> None:
@@ -112,6 +114,7 @@ class Pressure:
         """Look at the load again, and at the quotas when they are asked for."""
         load, self._quotas = self.load, None
         self.sure = self._asked >= (SURE if load < MOST else SOON) * self._fleet * self._rate
+        self.parted = sum(self._whole) < RARE * self._asked
         if load < CALM:
             self.strained = False
         elif load > STRAINED:

@@ -5,12 +5,13 @@ import random
 import pytest
 from attrs import evolve
 
-from core.balance import Parts
+from core.balance import AHEAD, Parts
 from core.ledger import NoRoom, VramLedger
+from core.ledger_state import GpuState, NodeState
 from core.owners import ORG_POOL
 from core.policies import READY, Balance, PlacementPolicy, ResidualValue, policy
 from core.pressure import Pressure
-from core.residual import Residuals
+from core.residual import DEPTH, Residuals
 from core.shelves import Idles, Shelves
 from ports.nodes import Gpu
 from ports.units import Mib
@@ -161,6 +162,48 @@ def test_parts_know_what_is_free_beside_them() -> None:
         assert sum(gpu.offer for gpu in opened if 0 < gpu.offer < gpu.total) == parts.free
         in_use = sum(parts._used.values())
         assert sum(0 < gpu.offer < gpu.total for gpu in opened) <= in_use <= sum(gpu.offer < gpu.total for gpu in opened)
+
+
+@pytest.mark.parametrize(("parted", "expected"), [(True, 80), (False, 60)])
+def test_parts_are_packed_loosely_only_where_nobody_wants_whole_gpus(parted: bool, expected: int) -> None:
+    """What is free beside parts is kept from whole asks; where there are none, only what can still be filled counts."""
+    residuals, pressure = Residuals(), Pressure()
+    residuals.size(100)
+    for at in range(READY * 4):
+        residuals.heard(40 if at % 2 else 60)
+    pressure.supply({100: 200})
+    pressure.used = 300
+    for _ in range(100):
+        pressure.heard(40 if parted else 100, 100, whole=not parted)
+    pressure.freed(100)
+    pressure.weigh()
+    assert (True, True, False, parted) == (pressure.strained, pressure.sure, pressure.endless, pressure.parted)
+    parts = Parts(residuals, pressure)
+    for at, offer in enumerate((60, 80)):
+        gpu = GpuState(NodeState(f"n{at}"), 0, Gpu(0, "A", "nv", Mib(100)), booked=100 - offer)
+        gpu.offer = offer
+        parts.put(gpu, -1)
+    found = parts.first(40)
+    assert found is not None
+    assert expected == found.offer
+
+
+def test_fewer_asks_are_looked_ahead_once_something_ends() -> None:
+    """What is beside a part ends before a dozen more have come; where nothing ever ends, all of them come."""
+    chosen = Balance()
+    chosen.fleet({100: 10_000})
+    for at in range(2 * READY):
+        chosen.heard(Ask(Mib(40 if at % 2 else 60)))
+    assert DEPTH == chosen.residuals.depth
+    before = chosen.residuals.rise(100, 60)
+    chosen.booked(80)
+    chosen.freed(40)
+    for at in range(2 * READY):
+        chosen.heard(Ask(Mib(40 if at % 2 else 60)))
+    twin = chosen.twin()
+    assert isinstance(twin, Balance)
+    assert AHEAD == chosen.residuals.depth == twin.residuals.depth
+    assert before != chosen.residuals.rise(100, 60)
 
 
 def test_a_fleet_in_which_nothing_ends_is_full_one_day() -> None:
