@@ -7,7 +7,7 @@ from attrs import evolve
 
 from core.balance import AHEAD, Parts
 from core.ledger import NoRoom, VramLedger
-from core.ledger_state import GpuState, NodeState
+from core.ledger_state import Finders, GpuState, NodeState
 from core.owners import ORG_POOL
 from core.policies import READY, Balance, PlacementPolicy, ResidualValue, policy
 from core.pressure import Pressure
@@ -160,8 +160,41 @@ def test_parts_know_what_is_free_beside_them() -> None:
         opened = [gpu for gpu in gpus if gpu.offer >= 0]
         assert sum(gpu.total for gpu in opened) == parts.total
         assert sum(gpu.offer for gpu in opened if 0 < gpu.offer < gpu.total) == parts.free
+        assert sum(gpu.total for gpu in opened if gpu.offer == gpu.total) == parts.idle
         in_use = sum(parts._used.values())
         assert sum(0 < gpu.offer < gpu.total for gpu in opened) <= in_use <= sum(gpu.offer < gpu.total for gpu in opened)
+
+
+def gpu_offering(node: str, total: int, offer: int) -> GpuState:
+    gpu = GpuState(NodeState(node), 0, Gpu(0, "A", "nv", Mib(total)), booked=total - offer)
+    gpu.offer = offer
+    return gpu
+
+
+def test_parts_let_go_of_large_gpus_when_small_ones_are_idle_again() -> None:
+    """Then it is the large ones that are missing: parts that go on filling them keep whole asks out while small GPUs lie idle."""
+    residuals, pressure = Residuals(), Pressure()
+    residuals.size(300)
+    pressure.supply({100: 200, 300: 300})
+    pressure.used = 900
+    for at in range(READY * 4):
+        residuals.heard(40)
+        pressure.heard(300 if at % 2 else 40, 100, whole=bool(at % 2))
+    pressure.freed(100)
+    pressure.weigh()
+    assert (True, True, False) == (pressure.strained, pressure.sure, pressure.endless)
+    parts, small = Parts(residuals, pressure), gpu_offering("small", 100, 0)
+    parts.put(gpu_offering("large", 300, 250), -1)
+    parts.put(small, -1)
+    before = parts.first(40)  # nothing is idle
+    small.offer, small.booked, small.free = 100, 0, 100
+    small.node.gpus[0], small.finders = small, Finders()
+    small.finders.buckets.append(parts)
+    parts.put(small, 0)
+    after = parts.first(40)
+    assert before is not None
+    assert after is not None
+    assert (300, 100) == (before.total, after.total)
 
 
 @pytest.mark.parametrize(("parted", "expected"), [(True, 80), (False, 60)])
@@ -180,9 +213,7 @@ def test_parts_are_packed_loosely_only_where_nobody_wants_whole_gpus(parted: boo
     assert (True, True, False, parted) == (pressure.strained, pressure.sure, pressure.endless, pressure.parted)
     parts = Parts(residuals, pressure)
     for at, offer in enumerate((60, 80)):
-        gpu = GpuState(NodeState(f"n{at}"), 0, Gpu(0, "A", "nv", Mib(100)), booked=100 - offer)
-        gpu.offer = offer
-        parts.put(gpu, -1)
+        parts.put(gpu_offering(f"n{at}", 100, offer), -1)
     found = parts.first(40)
     assert found is not None
     assert expected == found.offer
