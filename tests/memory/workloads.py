@@ -31,6 +31,9 @@ class MemoryWorkloads:
     def get(self, job_id: str) -> Job | None:
         return self._jobs.get(job_id)
 
+    def peek(self, job_id: str) -> Job | None:
+        return self.get(job_id)
+
     def list(self, which: JobFilter = JobFilter(), cursor: str = "", limit: int = 100, newest_first: bool = False) -> Page:
         if limit < 1:
             raise Invalid(f"limit is {limit}.", "limit", "Give 1 or more.", str(limit))
