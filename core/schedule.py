@@ -17,6 +17,7 @@ from attrs import evolve, frozen
 from core import lifecycle, next_step
 from core.bookings import Bookings
 from core.commands import output_grant, prepare_command
+from core.each_job import each_job
 from core.house import House
 from core.ledger import NoRoom, VramLedger
 from core.next_step import NodeView
@@ -35,7 +36,6 @@ from ports.units import Span
 from ports.workloads import RESULT_STORED, TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
 
 UNFINISHED = JobFilter(phases=frozenset(set(Phase) - TERMINAL))
-AT_ONCE = 5_000  # jobs in one answer while booting: a store without an index reads everything for each
 TROUBLES = 3  # jobs that may meet a service that does not answer until a round is cut short
 
 
@@ -83,14 +83,8 @@ class Scheduler:
     def boot(self) -> None:
         """Take over: records first, then every unfinished object; bookings are adopted from what is stored."""
         self.roster.load()
-        cursor = ""
-        while True:
-            page = self._house.workloads.list(UNFINISHED, cursor, AT_ONCE)
-            for job in page.jobs:
-                self._take(job)
-            cursor = page.cursor
-            if not cursor:
-                return
+        for job in each_job(self._house, UNFINISHED):
+            self._take(job)
 
     def changed(self, changes: Changes) -> None:
         """Objects as the store said that they were, which may be a while ago: only what can't be old news is believed."""
