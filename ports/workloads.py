@@ -11,7 +11,7 @@ from typing import Protocol
 
 from attrs import evolve, field, frozen
 
-from ports.errors import IllegalTransition
+from ports.errors import IllegalTransition, Invalid
 from ports.tariffs import Price
 from ports.units import Credits, Instant, Mib, Span
 
@@ -70,6 +70,20 @@ class RunId:
         if not slash:
             raise ValueError(f"{text!r:.80} names no run")
         return RunId(front, int(last))
+
+
+def is_id(text: str) -> bool:
+    """Whether a workload may have that id: not what reads as one of another's runs, or its own runs would read as replicas of it."""
+    _, slash, last = text.rpartition("/")
+    return not (slash and last.isdecimal())
+
+
+def checked_id(text: str) -> str:
+    """Raises Invalid."""
+    if not is_id(text):
+        remedy = "Give an id that does not end in a slash and a number."
+        raise Invalid(f"The id {text!r:.80} reads as a run of another workload.", "id", remedy, text)
+    return text
 
 
 # ---------------------------------------------------------------- phases and states
@@ -353,7 +367,7 @@ class Workloads(Protocol):
 
     def create(self, job: Job) -> Job:
         """Store a new job; gives it with its version, and with a uid of the store's own if it gives one. Raises AlreadyExists
-        if the id is taken."""
+        if the id is taken, Invalid if it is none (`is_id`)."""
         ...
 
     def get(self, job_id: str) -> Job | None: ...

@@ -14,7 +14,7 @@ from adapters.k8s.objects import Objects
 from ports.endpoints import SCHEMA, Endpoint, EndpointMode, EndpointPhase, EndpointSpec, EndpointStatus, check_endpoint_transition
 from ports.errors import Conflict, Unavailable
 from ports.units import Credits
-from ports.workloads import JobFilter
+from ports.workloads import JobFilter, checked_id
 
 PLURAL = "gridweaveendpoints"
 KIND = "GridweaveEndpoint"
@@ -34,7 +34,7 @@ class KubeEndpoints:
         }
         form = self._object(endpoint, meta, spec=_spec_form(endpoint))
         check_size(f"endpoint {endpoint.id!r:.60}", form, LARGEST_NEW)
-        return endpoint_of(self._objects.create(endpoint.id, form))
+        return endpoint_of(self._objects.create(checked_id(endpoint.id), form))
 
     def get(self, endpoint_id: str) -> Endpoint | None:
         found = self._objects.get(endpoint_id, names.object_name(endpoint_id))

@@ -36,6 +36,7 @@ from ports.workloads import (
     RunId,
     RunState,
     Slot,
+    is_id,
 )
 
 KIND = "GridweaveJob"
@@ -128,6 +129,12 @@ def _created(form: Form) -> Instant:
 
 
 def job_key(meta: Form) -> str:
+    """The id of a workload. One that reads as a run of another is none, whoever has annotated it."""
+    key = object_key(meta)
+    return key if is_id(key) else str(meta["name"])
+
+
+def object_key(meta: Form) -> str:
     """The id of an object: its annotation, if its name agrees; else its name."""
     noted = original((meta.get("annotations") or {}).get(names.ID, ""))
     return noted if isinstance(noted, str) and names.object_name(noted) == meta["name"] else str(meta["name"])

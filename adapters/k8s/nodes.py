@@ -9,7 +9,7 @@ from attrs import evolve
 from adapters.k8s import names
 from adapters.k8s.client import API_VERSION, KubeClient
 from adapters.k8s.forms import Form, check_size, mark, original, sendable, without_none
-from adapters.k8s.mapping import job_key
+from adapters.k8s.mapping import object_key
 from adapters.k8s.objects import Objects
 from ports.errors import Conflict, Unavailable
 from ports.nodes import Gpu, NodeRecord, NodeSpec, NodeState, NodeStatus, Quarantine
@@ -101,7 +101,7 @@ def _record(form: Form) -> NodeRecord:
         raise Unavailable("a node record", f"a newer release wrote {meta['name']}; this one knows up to schema {SCHEMA}")
     try:
         wanted = NodeSpec(spec.get("owner", ""), spec.get("drain", False), spec.get("gone", False))
-        return NodeRecord(job_key(meta), wanted, _status(status), meta["resourceVersion"])
+        return NodeRecord(object_key(meta), wanted, _status(status), meta["resourceVersion"])
     except (KeyError, ValueError, TypeError) as error:
         raise Unavailable("a node record", f"object {meta['name']} can't be read: {type(error).__name__}: {error}"[:200]) from error
 

@@ -27,7 +27,7 @@ from adapters.k8s.mapping import created_key, is_deleting, job_key, job_object, 
 from adapters.k8s.objects import PAGE, Objects
 from ports.errors import Conflict, IllegalTransition, Invalid
 from ports.units import Span
-from ports.workloads import TERMINAL, Changes, Job, JobFilter, Page, Phase, check_transition
+from ports.workloads import TERMINAL, Changes, Job, JobFilter, Page, Phase, check_transition, checked_id
 
 PLURAL = "gridweavejobs"
 LIMIT = 10_000
@@ -64,7 +64,7 @@ class KubeWorkloads:
     # ------------------------------------------------------------ one job
 
     def create(self, job: Job) -> Job:
-        made = self._noted(self._objects.create(job.id, job_object(job, self._namespace)))
+        made = self._noted(self._objects.create(checked_id(job.id), job_object(job, self._namespace)))
         if job.status.phase is Phase.PENDING:
             return made
         return self._swap(evolve(made, status=job.status))  # so that people and selectors see its phase

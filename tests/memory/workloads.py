@@ -9,7 +9,7 @@ from attrs import evolve
 
 from ports.errors import AlreadyExists, Conflict, Invalid
 from ports.units import Span
-from ports.workloads import Changes, Job, JobFilter, Page, check_transition
+from ports.workloads import Changes, Job, JobFilter, Page, check_transition, checked_id
 
 
 class MemoryWorkloads:
@@ -22,6 +22,7 @@ class MemoryWorkloads:
         self._changed = threading.Condition()
 
     def create(self, job: Job) -> Job:
+        checked_id(job.id)
         with self._changed:
             if job.id in self._jobs:
                 raise AlreadyExists(job.id)
