@@ -17,7 +17,7 @@ from attrs import evolve, frozen
 from core import lifecycle, next_step
 from core.bookings import Bookings
 from core.commands import output_grant, prepare_command
-from core.each_job import each_job
+from core.each_job import each_page
 from core.house import House
 from core.ledger import NoRoom, VramLedger
 from core.next_step import NodeView
@@ -31,7 +31,7 @@ from core.talks import PATIENCE, Talks
 from core.turns import reserve_in_turn
 from ports.budgets import bound
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
-from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
+from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable, Unreadable
 from ports.units import Span
 from ports.workloads import RESULT_STORED, TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
 
@@ -83,8 +83,11 @@ class Scheduler:
     def boot(self) -> None:
         """Take over: records first, then every unfinished object; bookings are adopted from what is stored."""
         self.roster.load()
-        for job in each_job(self._house, UNFINISHED):
-            self._take(job)
+        for page in each_page(self._house, UNFINISHED):
+            for job in page.jobs:
+                self._take(job)
+            for job_id in page.unreadable:
+                self._suspect(job_id)  # as long as it can't be read: what runs by it is left alone
 
     def changed(self, changes: Changes) -> None:
         """Objects as the store said that they were, which may be a while ago: only what can't be old news is believed."""
@@ -97,6 +100,8 @@ class Scheduler:
                 self._take(job)
             elif known is not None or job.status.phase not in TERMINAL:
                 self._suspect(job.id)
+        for job_id in changes.unreadable:
+            self._suspect(job_id)
         gone = changes.deleted
         if changes.whole:
             gone = tuple(self._jobs.keys() - {job.id for job in changes.jobs})
@@ -184,6 +189,8 @@ class Scheduler:
         """Whether it could be done. One thing that can't be done now holds up no other, a service that is away cuts the round short."""
         try:
             act()
+        except Unreadable:
+            return False  # that object alone, and no service is away
         except Unavailable as error:
             self._troubles.append(error)
             if len(self._troubles) >= TROUBLES:
@@ -206,7 +213,11 @@ class Scheduler:
 
     def _advance(self, job_id: str) -> None:
         if job_id in self._stale:
-            self._read_again(job_id)
+            try:
+                self._read_again(job_id)
+            except Unreadable:
+                self.queue.drop(job_id)  # nobody waits behind what may never be placed
+                raise
         job = self._jobs.get(job_id)
         if job is None:
             return
@@ -397,7 +408,11 @@ class Scheduler:
 
     def _stored_now(self, job_id: str) -> Job | None:
         """For a decision that can't be taken back."""
-        self._read_again(job_id)
+        try:
+            self._read_again(job_id)
+        except Unreadable:
+            self._suspect(job_id)
+            raise
         return self._jobs.get(job_id)
 
     def _look_after(self, runs: Iterable[Run]) -> None:

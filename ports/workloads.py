@@ -342,10 +342,14 @@ class JobFilter:
 
 @frozen
 class Page:
-    """Jobs, and the cursor of the next page; empty at the end."""
+    """Jobs, and the cursor of the next page; empty at the end.
+
+    unreadable: ids of stored objects that may belong here and can't be read: they are there, and nobody knows their state.
+    """
 
     jobs: tuple[Job, ...]
     cursor: str = ""
+    unreadable: tuple[str, ...] = ()
 
 
 @frozen
@@ -353,13 +357,14 @@ class Changes:
     """What changed after a cursor: each job's latest state, and ids that are gone. cursor: to ask on from.
 
     whole: the cursor was too old for a difference; `jobs` are all there are, and whatever is not among them is gone.
-    An id is never in both: one that was made anew is in `jobs`, with another uid.
+    An id is never in both: one that was made anew is in `jobs`, with another uid. unreadable: as in `Page`; these are not gone.
     """
 
     jobs: tuple[Job, ...]
     deleted: tuple[str, ...]
     cursor: str
     whole: bool = False
+    unreadable: tuple[str, ...] = ()
 
 
 class Workloads(Protocol):
@@ -370,7 +375,9 @@ class Workloads(Protocol):
         if the id is taken, Invalid if it is none (`is_id`)."""
         ...
 
-    def get(self, job_id: str) -> Job | None: ...
+    def get(self, job_id: str) -> Job | None:
+        """Raises Unreadable."""
+        ...
 
     def list(self, which: JobFilter = JobFilter(), cursor: str = "", limit: int = 100, newest_first: bool = False) -> Page:
         """By creation and id. A cursor is opaque, and belongs to the same filter and order."""
