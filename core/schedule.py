@@ -110,7 +110,8 @@ class Scheduler:
                 self._suspect(job_id)
 
     def node_up(self, seen: ClusterNode, hello: Hello, address: str) -> None:
-        node = self.roster.up(seen, hello, address)
+        runs = tuple(each for each in hello.runs if not self._is_anothers(seen.name, each.run, each.uid))
+        node = self.roster.up(seen, evolve(hello, runs=runs), address)
         self._talks.again(seen.name)
         self._mark_node(seen.name)
         for run in (*node.reports, *self.roster.quarantined(seen.name)):
@@ -126,14 +127,25 @@ class Scheduler:
         self.roster.listed(names)
 
     def reported(self, name: str, reports: Reports) -> None:
-        self.roster.reported(name, reports.reports, reports.ran)
-        for report in reports.reports:
+        told = tuple(each for each in reports.reports if not self._is_anothers(name, each.run, each.uid))
+        ran = {run: span for run, span in reports.ran.items() if not self._is_anothers(name, run, reports.uids.get(run, ""))}
+        self.roster.reported(name, told, ran)
+        for report in told:
             job = self._jobs.get(report.run.workload)
             run = job.status.run if job is not None else None
             if run is None or run.id != report.run or run.state is RunState.ENDED:
                 self._orphans.add(name, report.run)
             if job is not None:
                 self._dirty[job.id] = None
+
+    def _is_anothers(self, name: str, run: RunId, uid: str) -> bool:
+        """Whether that is late news of an ended workload whose id was used again: a run is booked only once nothing is known
+        any more of an earlier one of its name, so on the nodes of the booking there is no other."""
+        job = self._jobs.get(run.workload)
+        booked = job.status.run if job is not None else None
+        if job is None or booked is None or booked.id != run or uid in ("", job.uid):
+            return False
+        return any(slot.node == name for slot in booked.placement)
 
     def answered(self, name: str, command: Command, answer: Answer) -> None:
         """The runtime tells every refusal, every answer of an agent that does not know the run, and every answer to Forget."""
