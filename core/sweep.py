@@ -17,7 +17,7 @@ from core.models import MODELS, is_part, model_of, read
 from core.retention import Fate, Retention, job_of, may_go, part_may_go, shortest
 from ports.blob_keys import segment
 from ports.blobs import BlobInfo
-from ports.errors import NotFound
+from ports.errors import NotFound, Unreadable
 from ports.units import Instant
 from ports.workloads import TERMINAL, Phase
 
@@ -76,7 +76,10 @@ def fate_of(house: House, name: str) -> Fate:
 
 
 def _stored_fate(house: House, job_id: str) -> Fate | None:
-    job = house.workloads.get(job_id)
+    try:
+        job = house.workloads.get(job_id)
+    except Unreadable:
+        return Fate.LIVE  # nobody can say that it is not
     if job is None:
         return None
     phase = job.status.phase

@@ -134,3 +134,9 @@ class Unavailable(GridweaveError):
 
     def __str__(self) -> str:
         return f"{self.what} is not available{': ' if self.detail else ''}{self.detail}"
+
+
+@frozen
+class Unreadable(Unavailable):
+    """What is stored is in a form that this release can't read: a newer one wrote it, or it is damaged. It is left as it is, and
+    whatever concerns it alone waits until it can be read."""

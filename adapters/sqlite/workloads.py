@@ -20,7 +20,7 @@ from adapters.sqlite.watch import Watch
 from ports import wire
 from ports.errors import AlreadyExists, Conflict, Invalid, Unavailable
 from ports.units import Span
-from ports.workloads import SCHEMA, Changes, Job, JobFilter, Page, check_transition
+from ports.workloads import SCHEMA, Changes, Job, JobFilter, Page, check_transition, checked_id
 
 TOMBSTONES = 100_000  # kept; a reader that is further behind gets everything
 AT_ONCE = 1_000  # jobs in one answer of `changes`
@@ -52,6 +52,7 @@ class SqliteWorkloads:
                 self._peeked.close()
 
     def create(self, job: Job) -> Job:
+        checked_id(job.id)
         body = _body(job)
         with self._database.write() as db:
             seq = _next(db)

@@ -78,8 +78,8 @@ class Gate:
         return Gate(platform, admin, settings.server_version, settings.demo, settings.gateway_url)
 
     def caller(self, headers: Headers) -> Caller:
-        """Raises Invalid on malformed identity headers, Unauthenticated if nobody is named, and Forbidden if only the
-        place would speak for the caller and a web page of elsewhere asks."""
+        """Raises Invalid on malformed identity headers, Unauthenticated if nobody is named or the demo is given a wrong key,
+        and Forbidden if only the place would speak for the caller and a web page of elsewhere asks."""
         headers = list(headers)
         user, role, plan = (only(headers, name) for name in ("X-User-Id", "X-User-Role", "X-User-Plan"))
         proof, bearer = only(headers, "X-Platform-Token"), only(headers, "Authorization")
@@ -92,6 +92,8 @@ class Gate:
             return named
         if foreign and (self.demo or not self.platform_token):
             raise _of_a_page(foreign)
+        if self.demo and bearer is not None:
+            raise _wrong_key()
         if self.demo:
             return Caller("demo", named.role if counted and role else Role.USER, named.plan if counted and plan else Plan.PAID)
         raise Unauthenticated(
@@ -188,6 +190,15 @@ def _named(user: str | None, role: str | None, plan: str | None) -> Caller:
     if plan is not None and plan not in list(Plan):
         raise Invalid(f"X-User-Plan is {plan!r:.60}.", "X-User-Plan", f"Send one of {', '.join(Plan)}.", plan)
     return Caller(user or "", Role(role or "user"), Plan(plan or "free"))
+
+
+def _wrong_key() -> Unauthenticated:
+    """Taken for the user of the demo, its sender would believe that the key is right."""
+    return Unauthenticated(
+        "This key is none of this gateway's. It serves a demo, which needs no key.",
+        "Authorization",
+        "Unset GRIDWEAVE_API_KEY (or leave the header out) to be the user demo; to be an administrator, give this gateway's ADMIN_TOKEN.",
+    )
 
 
 def _of_a_page(origin: str) -> Forbidden:

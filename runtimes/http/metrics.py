@@ -45,6 +45,12 @@ class FleetCollector(Collector):
         stale = GaugeMetricFamily("gridweave_store_stale", "1 while the workload store does not answer.")
         stale.add_metric([], 1 if self._watch.stale else 0)
         yield stale
+        unreadable = GaugeMetricFamily(
+            "gridweave_unreadable_objects", "Stored objects that can't be read and are skipped.", labels=["kind"]
+        )
+        for kind, count in self._watch.unreadable().items():
+            unreadable.add_metric([kind], count)
+        yield unreadable
 
     def _vram(self) -> Iterator[Metric]:
         try:

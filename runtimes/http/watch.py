@@ -67,6 +67,7 @@ class Watch:
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._read = False
+        self._unreadable: set[str] = set()  # ids of jobs
         self.money = MoneySeen()
         self.stale = "it has not been read yet"
 
@@ -119,6 +120,11 @@ class Watch:
         with self._lock:
             return self._mirror.phases()
 
+    def unreadable(self) -> dict[str, int]:
+        """How many stored objects of each kind can't be read, and are skipped."""
+        with self._lock:
+            return {"job": len(self._unreadable), "node": sum(1 for each in self._records if each.unreadable)}
+
     @contextmanager
     def changes_of(self, job_id: str) -> Iterator[Signal]:
         """A signal that is set at each later change of that job. Begin it before the first read."""
@@ -140,6 +146,8 @@ class Watch:
         with self._lock:
             before = self._mirror.revision
             self._mirror.apply(changes)
+            mended = self._unreadable if changes.whole else {job.id for job in changes.jobs} | set(changes.deleted)
+            self._unreadable = (self._unreadable - mended) | set(changes.unreadable)
             if self._mirror.revision != before or records != self._records:
                 self._records, self._folded = records, None
             self.money.see(changes.jobs, changes.deleted)
@@ -149,18 +157,19 @@ class Watch:
 
     def _read_all(self) -> str:
         cursor = self._workloads.changes("").cursor
-        fresh, money, page = Mirror(), MoneySeen(), ""
+        fresh, money, page, unreadable = Mirror(), MoneySeen(), "", set[str]()
         unfinished = JobFilter(phases=frozenset(Phase) - TERMINAL)
         while True:
             found = self._workloads.list(unfinished, page, _PAGE)
             fresh.seed(found.jobs)
             money.seed(found.jobs)
+            unreadable.update(found.unreadable)
             page = found.cursor
             if not page:
                 break
         with self._lock:
             fresh.succeed(self._mirror)
-            self._mirror, self._folded = fresh, None
+            self._mirror, self._folded, self._unreadable = fresh, None, unreadable
             money.charged = self.money.charged
             self.money = money
         return cursor

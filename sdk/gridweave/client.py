@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -84,12 +85,17 @@ class Client:
         self, *, phases: str = "", name: str = "", label: str = "", limit: int = 100, pages: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """The caller's jobs, newest first. phases: names joined by commas. pages: at most that many pages of `limit`."""
-        cursor, left = "", pages
-        while left is None or left > 0:
+        for page in islice(self.job_pages(phases=phases, name=name, label=label, limit=limit), pages):
+            yield from page["jobs"]
+
+    def job_pages(self, *, phases: str = "", name: str = "", label: str = "", limit: int = 100) -> Iterator[dict[str, Any]]:
+        """The same as the gateway gives them: `jobs`, and `all_users`, whether they are those of all users."""
+        cursor = ""
+        while True:
             params = {"phase": phases or None, "name": name or None, "label": label or None, "limit": limit, "cursor": cursor or None}
             page = self._json("GET", "/v1/jobs", params=params)
-            yield from page["jobs"]
-            cursor, left = page.get("cursor") or "", None if left is None else left - 1
+            yield page
+            cursor = page.get("cursor") or ""
             if not cursor:
                 return
 

@@ -65,6 +65,15 @@ class WorkloadsContract:
         """An absent job is an answer, whatever somebody typed as its id."""
         assert [None] * 4 == [store.get(key) for key in ("job-1", "", "../job-1", "🦉" * 100)]
 
+    @pytest.mark.parametrize("wrong", ["job-1/2", "a/b/3", "/1", "a/٣"])
+    def test_an_id_that_reads_as_another_jobs_run_is_refused(self, store: Workloads, wrong: str) -> None:
+        """The first run of `job-1/2` would be replica 1 of attempt 2 of `job-1`, for ledger, agents and bills alike."""
+        with pytest.raises(Invalid) as caught:
+            store.create(a_job(wrong))
+        assert ("id", wrong) == (caught.value.field, caught.value.value)
+        assert store.get(wrong) is None
+        assert "a/1b" == store.create(a_job("a/1b")).id
+
     def test_an_id_is_taken_once(self, store: Workloads) -> None:
         """The create conflict is the lock of idempotent submits: the first body stays."""
         first = store.create(a_job(user="alice"))

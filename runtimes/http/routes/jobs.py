@@ -118,7 +118,7 @@ class Listing:
         limit = query.whole("limit", 100, 1, 1000)
         page = await self.services.pools.store.run(jobs.listing, self.services.house, caller, which, query.text("cursor"), limit)
         found = [views.brief(view(self.services, job)) for job in page.jobs]
-        resp.data = views.encode(views.JobList(found, page.cursor))
+        resp.data = views.encode(views.JobList(found, page.cursor, caller.admin and which.user is None))
 
 
 @frozen
