@@ -8,16 +8,19 @@ and went while the credit service was away.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from attrs import evolve, frozen
 
 from core.arrears import Refusal, collect
 from core.charges import totals
+from core.exposure import note_cut_short, note_taken
 from core.house import House
+from core.inventory import running_times
 from core.usage import TICK, usage_of
 from ports.budgets import cost, step
-from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
+from ports.credits import ISSUE, Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
 from ports.metering import Usage
 from ports.units import Credits, Instant, Span
@@ -29,6 +32,7 @@ MONTH: Why = ("BudgetExhausted", "Ended because the user's cap of this month was
 BATCH = 500  # charges in one request
 AT_ONCE = 5_000  # jobs in one answer: a store without an index reads everything for each
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
+_UNSETTLED = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING, Phase.CLOSING}))
 _FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})
 
 
@@ -82,8 +86,26 @@ def tick(house: House) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
-    ran = {record.name: record.status.ran for record in house.nodes.list()}
-    result, dry, unmetered = Ticked(), dict[str, Why](), list[Unavailable]()
+    began, records = house.clock.now(), house.nodes.list()
+    unmetered: list[Unavailable] = []
+    try:
+        done = _charge_all(house, {record.name: record.status.ran for record in records}, unmetered)
+        owed = collect(house)
+        if not done.runs:  # nobody was asked, and what has ended may wait for an answer
+            house.credits.account(ISSUE)
+    except Unavailable as error:
+        with suppress(Unavailable):  # then the one that is there holds
+            note_cut_short(house, jobs(house, _UNSETTLED), running_times(records), str(error))
+        raise
+    note_taken(house, began, {refusal.debt.uid: refusal.debt for refusal in owed.refused}.values())
+    if unmetered:
+        raise unmetered[0]
+    return evolve(done, arrears=owed.paid, refused=done.refused + tuple(map(_of_debt, owed.refused)))
+
+
+def _charge_all(house: House, ran: Mapping[str, Mapping[str, Span]], unmetered: list[Unavailable]) -> Ticked:
+    """What runs. ran: by node and run, as text. unmetered: takes up what metering said, if it did not answer."""
+    result, dry = Ticked(), dict[str, Why]()
     told: tuple[CapStep, ...] = ()
     months: tuple[MonthStep, ...] = ()
     charges = _charges(house, ran)
@@ -106,11 +128,7 @@ def tick(house: House) -> Ticked:
                 stale=result.stale + (answer.state is ChargeState.STALE),
                 refused=result.refused + _alarms(job, charge, answer),
             )
-    result = evolve(result, caps=told, months=months, flagged=sum(_flag(house, user, why) for user, why in sorted(dry.items())))
-    owed = collect(house)
-    if unmetered:
-        raise unmetered[0]
-    return evolve(result, arrears=owed.paid, refused=result.refused + tuple(map(_of_debt, owed.refused)))
+    return evolve(result, caps=told, months=months, flagged=sum(_flag(house, user, why) for user, why in sorted(dry.items())))
 
 
 def _of_debt(refusal: Refusal) -> Alarm:

@@ -134,3 +134,17 @@ class Unavailable(GridweaveError):
 
     def __str__(self) -> str:
         return f"{self.what} is not available{': ' if self.detail else ''}{self.detail}"
+
+
+@frozen
+class Exposed(Unavailable):
+    """What a user has run and could not be charged is above the limit: nothing new is taken from him until it is.
+
+    need: what he has run up. have: the limit. Both in micro-credits.
+    """
+
+    need: int = 0
+    have: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.what.capitalize()} has to wait: {self.detail}"
