@@ -18,6 +18,7 @@ from ports.blob_keys import segment
 from ports.blobs import BlobStore
 from ports.credits import ChargeState, user_account
 from ports.errors import NotFound, Unavailable
+from ports.units import Credits, Instant
 from ports.wire import dump, load
 from ports.workloads import Job
 
@@ -75,6 +76,27 @@ def owe(house: House, job: Job) -> Debt:
     debt = Debt(job.uid, job.id, user_account(job.spec.user), final_charges(job), house.clock.now())
     BlobArrears(house.blobs).add(debt)
     return debt
+
+
+@frozen
+class Open:
+    """The arrears as a whole. most: what they can come to; ticks may have posted a part of it. oldest: since when the oldest
+    is owed, None if there are none."""
+
+    debts: int = 0
+    users: int = 0
+    most: Credits = Credits(0)
+    oldest: Instant | None = None
+
+
+def open_arrears(blobs: BlobStore) -> Open:
+    """Raises Unavailable, also for one that can't be read."""
+    payers, found = set[str](), Open()
+    for debt in BlobArrears(blobs).debts():
+        payers.add(debt.payer)
+        oldest = debt.since if found.oldest is None else min(found.oldest, debt.since)
+        found = Open(found.debts + 1, len(payers), found.most + debt.most, oldest)
+    return found
 
 
 @frozen
