@@ -12,7 +12,7 @@ from attrs import frozen
 
 from core.charges import final_charges
 from core.house import House
-from core.usage import final_usage
+from core.usage import FINAL, usages
 from ports.arrears import SCHEMA, Debt
 from ports.blob_keys import segment
 from ports.blobs import BlobStore
@@ -122,7 +122,7 @@ def collect(house: House) -> Collected:
     for debt in arrears.debts():
         answers = house.credits.charge(debt.charges) if debt.charges else ()
         house.credits.void(debt.uid)
-        if usage := final_usage(debt.charges, answers, house.clock.now()):
+        if usage := usages(debt.charges, answers, FINAL, house.clock.now()):
             house.metering.record(usage)
         wrong = [
             Refusal(debt, str(charge.run), answer.detail)

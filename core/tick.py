@@ -7,7 +7,7 @@ and went while the credit service was away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
@@ -18,11 +18,10 @@ from core.charges import totals
 from core.exposure import note_cut_short, note_taken
 from core.house import House
 from core.inventory import running_times
-from core.usage import TICK, usage_of
+from core.usage import TICK, usages
 from ports.budgets import cost, step
 from ports.credits import ISSUE, Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
-from ports.metering import Usage
 from ports.units import Credits, Instant, Span
 from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter, JobStatus, Phase, RunState
 
@@ -112,7 +111,7 @@ def _charge_all(house: House, ran: Mapping[str, Mapping[str, Span]], unmetered: 
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
         try:
-            house.metering.record(_usage(house, batch, answers))
+            house.metering.record(usages([charge for charge, _ in batch], answers, TICK, house.clock.now()))
         except Unavailable as error:  # whoever has run dry is flagged all the same
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
@@ -160,13 +159,6 @@ def jobs(house: House, which: JobFilter) -> Iterator[Job]:
         cursor = page.cursor
         if not cursor:
             return
-
-
-def _usage(house: House, batch: Sequence[tuple[Charge, Job]], answers: Sequence[ChargeAnswer]) -> list[Usage]:
-    now = house.clock.now()
-    return [
-        usage_of(charge, TICK, now) for (charge, job), answer in zip(batch, answers, strict=True) if answer.state is not ChargeState.REFUSED
-    ]
 
 
 def _tell_of_cap(house: House, job: Job, answer: ChargeAnswer) -> tuple[CapStep, ...]:
