@@ -12,12 +12,13 @@ from attrs import frozen
 
 from core.archive import Archive
 from core.callers import Caller, Plan
+from core.exposure import check_exposure
 from core.funding import fund
 from core.history import recall
 from core.house import House
 from core.inventory import Fleet
 from core.names import job_id
-from core.owners import pools
+from core.owners import SELF_HOST, pools
 from core.quotes import check_fits, quote
 from ports.credits import user_account
 from ports.errors import AlreadyExists, Conflict, KeyReused, Unavailable, VersionMismatch
@@ -77,6 +78,8 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet, 
     earlier = recall(house, name)
     if earlier is not None:
         return _replay(house, earlier, submission, fleet, bring)
+    if house.terms.credits_enabled and submission.ask.owner != SELF_HOST:
+        check_exposure(house, caller.user)
     caller = _as_known(house, caller)
     check_versions(house, fleet, submission.python, submission.cloudpickle)
     wanted = pools(caller.user, caller.plan, submission.ask.owner)

@@ -222,7 +222,7 @@ def _answer(db: sqlite3.Connection, now: Instant, charge: Charge, state: ChargeS
     if payer.cap is None:
         return ChargeAnswer(state, payer.balance, charged, fault)
     step = caps.reached(db, charge.payer, month, payer.cap, payer.spent) if state is ChargeState.POSTED else 0
-    return ChargeAnswer(state, payer.balance, charged, fault, payer.cap - payer.spent, step)
+    return ChargeAnswer(state, payer.balance, charged, fault, payer.cap - payer.spent, step, payer.cap, str(month))
 
 
 def _post_difference(db: sqlite3.Connection, now: Instant, charge: Charge, highest: _Highest) -> None:

@@ -15,6 +15,7 @@ from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
 from ports.credits import ISSUE, PLATFORM, Account, Charge, CreditService, Entry, HoldAnswer, HoldState, OperatedCredits
 from ports.errors import Invalid, KeyReused, Refused, Unavailable
+from ports.months import Month
 from ports.units import Credits, Instant, Span
 from tests.contract import races
 from tests.contract.credits_process import TOKEN, CreditsProcess
@@ -310,6 +311,17 @@ class CreditsContract:
         assert [Credits(-40), None] == [
             credit.charge([a_charge(60, payer=payer, uid=payer, org=0)])[0].left for payer in (ALICE, "user:bob")
         ]
+
+    def test_every_answer_tells_how_far_the_month_is_spent(self, credit: OperatedCredits) -> None:
+        """A step that was told in an answer that got lost is found again in the next."""
+        credit.set_cap(ALICE, Credits(100))
+        first, again = (credit.charge([a_charge(10, org=60)])[0] for _ in range(2))
+        assert [(50, Credits(100), Credits(40)), (0, Credits(100), Credits(40))] == [
+            (each.step, each.cap, each.left) for each in (first, again)
+        ]
+        assert first.month == again.month == str(Month.parse(first.month))
+        (free,) = credit.charge([a_charge(10, payer="user:bob", uid="bob", org=60)])
+        assert (None, "") == (free.cap, free.month)
 
     def test_what_a_call_costs_counts_and_what_is_granted_does_not(self, credit: OperatedCredits) -> None:
         """A cap is on spending; being paid for one's own endpoint makes no room in it."""
