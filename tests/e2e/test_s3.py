@@ -22,10 +22,11 @@ import pytest
 from attrs import frozen
 from gridweave.jobs import Job
 
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.closed_form import charged, cost
 from tests.e2e.gateways import ROOT, SOURCES
 from tests.e2e.machine import children, without_raylet
-from tests.e2e.rig import ADMIN_TOKEN, BIG, NODES, PLATFORM_TOKEN, SMALL, Rig, User, standing, until
+from tests.e2e.rig import BIG, NODES, SMALL, Rig, User, standing, until
 from tests.s3.seaweed import BUCKET, SECRET_KEY, Seaweed, running
 
 KIB = 1024

@@ -12,8 +12,9 @@ import pytest
 from gridweave.jobs import Job
 
 from adapters.ray.tokens import command_token, tail_token
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN, RUN_VARIABLE
 from tests.e2e.gateways import ROOT
-from tests.e2e.rig import ADMIN_TOKEN, NODES, PLATFORM_TOKEN, Rig, User
+from tests.e2e.rig import NODES, Rig, User
 from tests.e2e.submits import body, inline
 
 # What a canary does where it is unpickled: it writes down which process that is.
@@ -156,7 +157,8 @@ def test_user_code_finds_no_secret_and_no_module_of_ours(rig: Rig) -> None:
         return {"modules": found, "seen": repr(seen), "files": files, "environ": dict(os.environ), "path": sys.path, "fds": descriptors}
 
     user = rig.user()
-    found = user.spawn(look, owner="org").result(timeout=60)
+    own = {"env_vars": {RUN_VARIABLE: "what a run is given is its user's, and this one gives it back"}}
+    found = user.spawn(look, owner="org", env=own).result(timeout=60)
     secret = (rig.gateway.state / "secret").read_bytes()
     secrets = [PLATFORM_TOKEN, ADMIN_TOKEN, secret.decode()]
     secrets += [make(secret, node) for node in NODES for make in (command_token, tail_token)]

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.gateways import ROOT, SOURCES, Gateway
-from tests.e2e.rig import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.submits import body
 from tests.kube.house import Control
 

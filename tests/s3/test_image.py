@@ -18,10 +18,11 @@ from uv import find_uv_bin
 
 from runtimes import blob_stores, check_image
 from runtimes.settings import WrongSettingsError, load
+from tests.canaries import POD_TOKEN
 from tests.s3.seaweed import ACCESS_KEY, BUCKET, SECRET_KEY, Seaweed
 
 ROOT = Path(__file__).parents[2]
-TOKEN = "token-of-the-pod"
+TOKEN = POD_TOKEN
 OLD = ("botocore==1.29.76", "boto3==1.26.76")
 ROUND_TRIP = """
 import os, sys

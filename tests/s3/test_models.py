@@ -17,12 +17,13 @@ from gridweave import models as sdk
 from adapters.s3.blobs import S3Blobs
 from core.models import Model, part_key
 from ports.wire import load
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.contract.races import in_threads
 from tests.e2e.gateways import Gateway
 from tests.e2e.platform import Platform
+from tests.e2e.secrecy import canaries, check_left, check_standing
 from tests.s3.seaweed import Seaweed
 
-TOKEN, ADMIN_TOKEN = "platform-token-of-the-tests", "admin-token-of-the-tests"
 PART = 64 * 1024
 
 
@@ -31,17 +32,19 @@ def platform(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """In front of a gateway that has the bucket and no cluster."""
     own = {
         "GATEWAY_HOST": "127.0.0.1",
-        "PLATFORM_TOKEN": TOKEN,
-        "ADMIN_TOKEN": "admin-token-of-the-tests",
+        "PLATFORM_TOKEN": PLATFORM_TOKEN,
+        "ADMIN_TOKEN": ADMIN_TOKEN,
         "RAY_HEAD_ADDRESS": "127.0.0.1:1",
     }
     gateway = Gateway(tmp_path_factory.mktemp("models") / "state", {**own, **seaweed.environment})
     gateway.start()
     gateway.answers()
-    front = Platform(gateway.port, TOKEN)
+    front = Platform(gateway.port, PLATFORM_TOKEN)
     yield front
+    check_standing(gateway, known := canaries(gateway.state))
     front.close()
     gateway.stop()
+    check_left(gateway.state.parent, known, front.errors)
 
 
 @pytest.fixture
