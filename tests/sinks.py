@@ -35,7 +35,7 @@ def files(folder: Path, name: str = "") -> Iterator[Sink]:
             if path.is_file() and not path.is_symlink():
                 told = f"{name or folder.name}/{path.relative_to(folder)}"
                 yield told, _read(path)
-                yield from _zipped(told, path)
+                yield from unzipped(told, path)
 
 
 def _is_code(folder: Path) -> bool:
@@ -52,7 +52,8 @@ def _read(path: Path) -> Iterator[bytes]:
         return
 
 
-def _zipped(name: str, path: Path | io.BytesIO) -> Iterator[Sink]:
+def unzipped(name: str, path: Path | io.BytesIO) -> Iterator[Sink]:
+    """Each member of a zip; nothing of what is none."""
     try:
         with zipfile.ZipFile(path) as opened:
             for member in opened.namelist():
@@ -107,7 +108,7 @@ def bundle(state: Path, settings: Mapping[str, str], arguments: Sequence[str] = 
         done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=120, check=False)
         yield "bundle!output", [done.stdout, done.stderr]
         assert done.returncode == 0, "no bundle could be made"
-        yield from _zipped("bundle", io.BytesIO(file.read_bytes()))
+        yield from unzipped("bundle", io.BytesIO(file.read_bytes()))
 
 
 def errors(seen: Collection[bytes]) -> Iterator[Sink]:
