@@ -150,8 +150,6 @@ def _charges(house: House, ran: Mapping[str, Mapping[str, Span]]) -> Iterator[tu
             yield Charge(run.id, job.uid, user_account(job.spec.user), span, totals(run.price, span)), job
 
 
-
-
 def _tell_of_cap(house: House, job: Job, answer: ChargeAnswer) -> tuple[CapStep, ...]:
     """In the job's status. A conflict is left to the next round."""
     charged = sum((cost(run.price, run.ran) for run in job.status.runs[:-1]), start=answer.charged)
