@@ -29,7 +29,7 @@ from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter
 Why = tuple[str, str]  # reason and message of the end
 BALANCE: Why = ("BalanceExhausted", "Ended because the balance was used up. Top up and submit again.")
 MONTH: Why = ("BudgetExhausted", "Ended because the user's cap of this month was used up. Raise it, or submit again next month (UTC).")
-BATCH = 500  # charges in one request
+BATCH = 2_000  # charges in one request
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
 _UNSETTLED = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING, Phase.CLOSING}))
 _FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from ports.errors import Invalid
@@ -29,7 +30,7 @@ def wrapped(usage: Usage) -> Event:
         "source": SOURCE,
         "type": TYPE + usage.kind,
         "subject": str(usage.run),
-        "time": (_EPOCH + timedelta(milliseconds=usage.at.ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "time": _time(usage.at),
         "datacontenttype": "application/json",
         "data": {"user": usage.user, "run": str(usage.run), "ran_ms": usage.ran.ms, "micro_credits": usage.total.micro} | budget,
     }
@@ -53,7 +54,7 @@ def unwrapped(event: object) -> Usage:
         raise Invalid("data.run is no id of a run.", "data.run", "Send workload/attempt.", str(data["run"])) from error
     ran, total = Span(_whole(data, "ran_ms")), Credits(_whole(data, "micro_credits"))
     budget = (_whole(data, "percent"), _text(data, "month")) if "percent" in data else (0, "")
-    return Usage(_text(event, "id"), _instant(event), _text(data, "user"), run, kind.removeprefix(TYPE), ran, total, *budget)
+    return Usage(_text(event, "id"), _instant(_text(event, "time")), _text(data, "user"), run, kind.removeprefix(TYPE), ran, total, *budget)
 
 
 def _text(form: Event, name: str) -> str:
@@ -70,8 +71,13 @@ def _whole(form: Event, name: str) -> int:
     return value
 
 
-def _instant(event: Event) -> Instant:
-    text = _text(event, "time")
+@lru_cache(64)  # all of a batch have the same
+def _time(at: Instant) -> str:
+    return (_EPOCH + timedelta(milliseconds=at.ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@lru_cache(64)
+def _instant(text: str) -> Instant:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
