@@ -7,7 +7,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.archive import ALL, RECORDS, Archive, Archived, archivable, archive, is_due
+from core.archive import ALL, RECORDS, Archive, Archived, archivable, archive, as_kept, is_due
 from core.callers import Caller
 from core.charges import cost
 from core.history import pages, recall
