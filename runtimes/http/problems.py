@@ -71,6 +71,7 @@ TABLE: dict[type[errors.GridweaveError], Kind] = {
     errors.Refused: Kind(400, "refused", "The request cannot be fulfilled"),
     errors.Conflict: Kind(503, "unavailable", "Somebody else changed it at the same moment"),
     errors.Unavailable: Kind(503, "unavailable", "Something that is needed does not answer"),
+    errors.Unreadable: Kind(503, "unreadable", "What is stored of it can't be read now"),
 }
 
 
