@@ -18,6 +18,7 @@ from core import lifecycle, next_step
 from core.bookings import Bookings
 from core.commands import output_grant, prepare_command
 from core.each_job import each_page
+from core.exposure import NOTHING, WAITS, Standing, said
 from core.house import House
 from core.ledger import NoRoom, VramLedger
 from core.next_step import NodeView
@@ -77,6 +78,7 @@ class Scheduler:
         self._troubles: list[Unavailable] = []
         self._specs_read = Span(0)
         self._queue_moved = True
+        self._standing = NOTHING
 
     # ------------------------------------------------------------ what the runtime tells
 
@@ -108,6 +110,12 @@ class Scheduler:
         for job_id in sorted(gone):
             if job_id in self._jobs:
                 self._suspect(job_id)
+
+    def stands(self, standing: Standing) -> None:
+        """What the newest billing round said of who may start more."""
+        if standing.exposed != self._standing.exposed:
+            self._queue_moved = True
+        self._standing = standing
 
     def node_up(self, seen: ClusterNode, hello: Hello, address: str) -> None:
         runs = tuple(each for each in hello.runs if not self._is_anothers(seen.name, each.run, each.uid))
@@ -279,6 +287,12 @@ class Scheduler:
     def _place(self, job: Job, pools: tuple[Pool, ...], closed: tuple[Closed, ...]) -> Turn:
         if job.id in self._stale:
             return Turn.WAITS  # it may have been placed already; nobody may take its place meanwhile
+        limit = self._house.terms.exposure_limit
+        exposed = self._standing.over(job.spec.user, limit) if job.spec.billed else None
+        if exposed is not None:
+            if not job.status.waiting.startswith(WAITS):  # else each round would say another amount
+                self._say_waiting(job, WAITS + said(exposed, limit))
+            return Turn.ASIDE
         ask, run = job.spec.ask, RunId(job.id, job.status.attempt + 1)
         if self._orphans.has(run):
             return Turn.WAITS  # it was made anew under an ended one's name, whose run is about to be forgotten

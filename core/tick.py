@@ -7,7 +7,8 @@ and went while the credit service was away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 
 from attrs import evolve, frozen
@@ -15,20 +16,22 @@ from attrs import evolve, frozen
 from core.arrears import Refusal, collect
 from core.charges import totals
 from core.each_job import each_job
+from core.exposure import note_cut_short, note_taken
 from core.house import House
-from core.usage import TICK, usage_of
+from core.inventory import running_times
+from core.usage import TICK, usages
 from ports.budgets import cost, step
-from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
+from ports.credits import ISSUE, Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
-from ports.metering import Usage
 from ports.units import Credits, Instant, Span
 from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter, JobStatus, Phase, RunState
 
 Why = tuple[str, str]  # reason and message of the end
 BALANCE: Why = ("BalanceExhausted", "Ended because the balance was used up. Top up and submit again.")
 MONTH: Why = ("BudgetExhausted", "Ended because the user's cap of this month was used up. Raise it, or submit again next month (UTC).")
-BATCH = 500  # charges in one request
+BATCH = 2_000  # charges in one request
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
+_UNSETTLED = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING, Phase.CLOSING}))
 _FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})
 
 
@@ -82,15 +85,33 @@ def tick(house: House) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
-    ran = {record.name: record.status.ran for record in house.nodes.list()}
-    result, dry, unmetered = Ticked(), dict[str, Why](), list[Unavailable]()
+    began, records = house.clock.now(), house.nodes.list()
+    unmetered: list[Unavailable] = []
+    try:
+        done = _charge_all(house, {record.name: record.status.ran for record in records}, unmetered)
+        owed = collect(house)
+        if not done.runs:  # nobody was asked, and what has ended may wait for an answer
+            house.credits.account(ISSUE)
+    except Unavailable as error:
+        with suppress(Unavailable):  # then the one that is there holds
+            note_cut_short(house, each_job(house, _UNSETTLED), running_times(records), str(error))
+        raise
+    note_taken(house, began, {refusal.debt.uid: refusal.debt for refusal in owed.refused}.values())
+    if unmetered:
+        raise unmetered[0]
+    return evolve(done, arrears=owed.paid, refused=done.refused + tuple(map(_of_debt, owed.refused)))
+
+
+def _charge_all(house: House, ran: Mapping[str, Mapping[str, Span]], unmetered: list[Unavailable]) -> Ticked:
+    """What runs. ran: by node and run, as text. unmetered: takes up what metering said, if it did not answer."""
+    result, dry = Ticked(), dict[str, Why]()
     told: tuple[CapStep, ...] = ()
     months: tuple[MonthStep, ...] = ()
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
         try:
-            house.metering.record(_usage(house, batch, answers))
+            house.metering.record(usages([charge for charge, _ in batch], answers, TICK, house.clock.now()))
         except Unavailable as error:  # whoever has run dry is flagged all the same
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
@@ -106,11 +127,7 @@ def tick(house: House) -> Ticked:
                 stale=result.stale + (answer.state is ChargeState.STALE),
                 refused=result.refused + _alarms(job, charge, answer),
             )
-    result = evolve(result, caps=told, months=months, flagged=sum(_flag(house, user, why) for user, why in sorted(dry.items())))
-    owed = collect(house)
-    if unmetered:
-        raise unmetered[0]
-    return evolve(result, arrears=owed.paid, refused=result.refused + tuple(map(_of_debt, owed.refused)))
+    return evolve(result, caps=told, months=months, flagged=sum(_flag(house, user, why) for user, why in sorted(dry.items())))
 
 
 def _of_debt(refusal: Refusal) -> Alarm:
@@ -131,13 +148,6 @@ def _charges(house: House, ran: Mapping[str, Mapping[str, Span]]) -> Iterator[tu
         span = max((ran.get(node, {}).get(str(run.id), Span(0)) for node in nodes), default=Span(0))
         if span > Span(0):
             yield Charge(run.id, job.uid, user_account(job.spec.user), span, totals(run.price, span)), job
-
-
-def _usage(house: House, batch: Sequence[tuple[Charge, Job]], answers: Sequence[ChargeAnswer]) -> list[Usage]:
-    now = house.clock.now()
-    return [
-        usage_of(charge, TICK, now) for (charge, job), answer in zip(batch, answers, strict=True) if answer.state is not ChargeState.REFUSED
-    ]
 
 
 def _tell_of_cap(house: House, job: Job, answer: ChargeAnswer) -> tuple[CapStep, ...]:

@@ -379,6 +379,11 @@ class Workloads(Protocol):
         """Raises Unreadable."""
         ...
 
+    def peek(self, job_id: str) -> Job | None:
+        """What `get` would give now, where that can be told at once, without waiting for a lock, a disk or a network; None: ask
+        `get`. Never raises. For whoever must not stand still, such as an event loop."""
+        ...
+
     def list(self, which: JobFilter = JobFilter(), cursor: str = "", limit: int = 100, newest_first: bool = False) -> Page:
         """By creation and id. A cursor is opaque, and belongs to the same filter and order."""
         ...

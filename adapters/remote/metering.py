@@ -11,7 +11,7 @@ from ports.metering import Usage
 
 WHAT = "the metering service"
 TRIES = 4
-BATCH = 500  # events in one request
+BATCH = 2_000  # events in one request
 
 
 def line_to_metering(url: str, token: str) -> Line:

@@ -27,6 +27,7 @@ log = structlog.get_logger("gridweave.watch")
 
 _WAIT = Span.of(seconds=1)  # also how often the node records are read again
 _RETRY_S = 1.0
+_BREATH_S = 0.002  # after a change: those that come at once are taken together
 _PAGE = 5_000  # a store without an index reads everything for each
 
 
@@ -143,10 +144,11 @@ class Watch:
         changes = self._workloads.changes(cursor, wait)
         records = self._nodes.list()
         with self._lock:
+            before = self._mirror.revision
             self._mirror.apply(changes)
             mended = self._unreadable if changes.whole else {job.id for job in changes.jobs} | set(changes.deleted)
             self._unreadable = (self._unreadable - mended) | set(changes.unreadable)
-            if changes.jobs or changes.deleted or records != self._records:
+            if self._mirror.revision != before or records != self._records:
                 self._records, self._folded = records, None
             self.money.see(changes.jobs, changes.deleted)
         self.stale, self._read = "", True
@@ -175,7 +177,9 @@ class Watch:
     def _follow(self, cursor: str) -> None:
         while not self._ending.is_set():
             try:
-                cursor = self.round(cursor)
+                before, cursor = cursor, self.round(cursor)
+                if cursor != before:
+                    self._ending.wait(_BREATH_S)
             except Unavailable as error:
                 self._fail(str(error))
             except Exception as error:  # the thread is the only one: it must outlive what it did not expect

@@ -127,12 +127,15 @@ class Client:
 
     # ------------------------------------------------------------ models
 
-    def push_model(self, folder: str | Path, name: str, progress: Pushing | None = None) -> dict[str, Any]:
+    def push_model(
+        self, folder: str | Path, name: str, progress: Pushing | None = None, *, skip_broken_links: bool = False
+    ) -> dict[str, Any]:
         """Make the files below that folder the model of that name; what the gateway has already is not sent.
 
-        progress: told the path, the bytes seen so far, all bytes, and the bytes that had to be sent.
+        progress: told the path, the bytes seen so far, all bytes, and the bytes that had to be sent. skip_broken_links: leave
+        behind the links that lead nowhere; otherwise Refused names the first.
         """
-        return push(self._transport, Path(folder), name, progress)
+        return push(self._transport, Path(folder), name, progress, skip_broken_links)
 
     def models(self) -> list[dict[str, Any]]:
         """The caller's models, by name."""

@@ -19,7 +19,7 @@ class MemoryTariffs:
             self.publish(tariff)
 
     def in_force(self, at: Instant) -> Tariff:
-        for tariff in reversed(self.history()):
+        for tariff in sorted(self.history(), key=lambda each: (-each.effective.ms, -each.version)):
             if tariff.effective <= at:
                 return tariff
         raise NotFound("No tariff is in force at that time.", "tariff", "Publish one that is effective from then or before.")
