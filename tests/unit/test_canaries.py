@@ -169,3 +169,9 @@ def test_a_place_is_allowed_for_its_own_secret_only() -> None:
     assert 2 == len(Canaries().search(rows, ()).found)
     assert 1 == len(Canaries().search([("s3/jobs/a/manifest.json", [RUN_SECRET.encode()])]).found)
     assert all(isinstance(each, Allowed) and each.why for each in ALLOWED)
+
+
+def test_no_source_holds_what_is_searched_for() -> None:
+    """Modules travel to the nodes as the code of jobs, and would be found there."""
+    sources = sorted(Path(__file__).parents[1].rglob("*.py"))
+    assert [] == [str(path) for path in sources if MARK.encode() in path.read_bytes()]
