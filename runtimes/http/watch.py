@@ -159,7 +159,7 @@ class Watch:
         with self._lock:
             fresh.succeed(self._mirror)
             self._mirror, self._folded = fresh, None
-            money.charged = self.money.charged
+            money.succeed(self.money)
             self.money = money
         return cursor
 
