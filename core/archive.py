@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from attrs import evolve, field, frozen
 
+from core.each_job import each_job
 from core.house import House
 from core.names import user_hash
-from core.tick import jobs
 from ports.blob_keys import segment
 from ports.blobs import BlobStore
 from ports.errors import Conflict, NotFound, Unavailable
@@ -57,7 +57,7 @@ class Archived:
 def archive(house: House) -> Archived:
     """Move what is due from the store to the archive. Raises Unavailable; the next round goes on."""
     kept, now, moved, unsettled = house.terms.archive_after, house.clock.now(), 0, 0
-    for job in jobs(house, JobFilter(phases=TERMINAL)):
+    for job in each_job(house, JobFilter(phases=TERMINAL)):
         if now - job.created_at < kept:
             break  # oldest first: none of the others can be due
         if not is_due(job, now, kept):

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 
 from core.arrears import Refusal, collect
 from core.charges import totals
+from core.each_job import each_job
 from core.exposure import note_cut_short, note_taken
 from core.house import House
 from core.inventory import running_times
@@ -29,7 +30,6 @@ Why = tuple[str, str]  # reason and message of the end
 BALANCE: Why = ("BalanceExhausted", "Ended because the balance was used up. Top up and submit again.")
 MONTH: Why = ("BudgetExhausted", "Ended because the user's cap of this month was used up. Raise it, or submit again next month (UTC).")
 BATCH = 2_000  # charges in one request
-AT_ONCE = 5_000  # jobs in one answer: a store without an index reads everything for each
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
 _UNSETTLED = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING, Phase.CLOSING}))
 _FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})
@@ -94,7 +94,7 @@ def tick(house: House) -> Ticked:
             house.credits.account(ISSUE)
     except Unavailable as error:
         with suppress(Unavailable):  # then the one that is there holds
-            note_cut_short(house, jobs(house, _UNSETTLED), running_times(records), str(error))
+            note_cut_short(house, each_job(house, _UNSETTLED), running_times(records), str(error))
         raise
     note_taken(house, began, {refusal.debt.uid: refusal.debt for refusal in owed.refused}.values())
     if unmetered:
@@ -140,7 +140,7 @@ def _alarms(job: Job, charge: Charge, answer: ChargeAnswer) -> tuple[Alarm, ...]
 
 def _charges(house: House, ran: Mapping[str, Mapping[str, Span]]) -> Iterator[tuple[Charge, Job]]:
     """ran: by node and run, as text. Only a run's own nodes count: another's record may still tell of an ended one of its name."""
-    for job in jobs(house, _HOLDING):
+    for job in each_job(house, _HOLDING):
         run = job.status.run
         if run is None or run.state is RunState.ENDED or not job.spec.billed:
             continue
@@ -148,17 +148,6 @@ def _charges(house: House, ran: Mapping[str, Mapping[str, Span]]) -> Iterator[tu
         span = max((ran.get(node, {}).get(str(run.id), Span(0)) for node in nodes), default=Span(0))
         if span > Span(0):
             yield Charge(run.id, job.uid, user_account(job.spec.user), span, totals(run.price, span)), job
-
-
-def jobs(house: House, which: JobFilter) -> Iterator[Job]:
-    """All of them, a page at a time."""
-    cursor = ""
-    while True:
-        page = house.workloads.list(which, cursor, AT_ONCE)
-        yield from page.jobs
-        cursor = page.cursor
-        if not cursor:
-            return
 
 
 def _tell_of_cap(house: House, job: Job, answer: ChargeAnswer) -> tuple[CapStep, ...]:
@@ -199,7 +188,7 @@ def _dry(job: Job, answer: ChargeAnswer) -> Why | None:
 def _flag(house: House, user: str, why: Why) -> int:
     """Flag what a user still has, so that the scheduler ends it. A conflict is left to the next round."""
     flagged = 0
-    for job in jobs(house, JobFilter(user=user, phases=_FLAGGED)):
+    for job in each_job(house, JobFilter(user=user, phases=_FLAGGED)):
         if job.status.holds(LOW_BALANCE) or not job.spec.billed:
             continue
         marked = job.status.with_condition(LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), *why)

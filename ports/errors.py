@@ -137,6 +137,12 @@ class Unavailable(GridweaveError):
 
 
 @frozen
+class Unreadable(Unavailable):
+    """What is stored is in a form that this release can't read: a newer one wrote it, or it is damaged. It is left as it is, and
+    whatever concerns it alone waits until it can be read."""
+
+
+@frozen
 class Exposed(Unavailable):
     """What a user has run and could not be charged is above the limit: nothing new is taken from him until it is.
 

@@ -102,7 +102,7 @@ class Line:
         if answer.status_code == 200 and isinstance(said, dict) and "result" in said:
             return said["result"]
         if answer.status_code == 401 and self._ours:
-            raise Unavailable(self._what, "it does not take our ADMIN_TOKEN")
+            raise Unavailable(self._what, "it does not take our ADMIN_TOKEN: set it here as it is set there")
         if answer.status_code == 401:
             raise Refused(f"{self._what.capitalize()} does not take this token.", "ADMIN_TOKEN", "Set ADMIN_TOKEN as it has it.")
         raise calls.take_error(said, self._what)

@@ -24,6 +24,8 @@ from attrs import frozen
 from ports.errors import Invalid, Refused, Unavailable
 from ports.units import Span
 
+CHECKPOINT = 8192  # pages of the log before they are carried over: with 1000, every fiftieth submit waits for the disk
+
 # The world's faults by primary result code; any other code is a fault of the caller.
 _WORLD = frozenset(
     {
@@ -99,12 +101,15 @@ class Database:
             with _ended(connection):
                 yield connection
 
-    def connect(self) -> sqlite3.Connection:
-        """A connection beside the bounded ones, for one long-lived reader, who closes it."""
+    def connect(self, patient: bool = True) -> sqlite3.Connection:
+        """A connection beside the bounded ones, for one long-lived reader, who closes it. patient: it waits for locks."""
         if self._closed:
             raise Unavailable(self.path.name, "it was closed")
         with self.answering():
-            return self._connect()
+            made = self._connect()
+            if not patient:
+                made.execute("PRAGMA busy_timeout=0")
+            return made
 
     def close(self) -> None:
         """Later calls raise Unavailable; a transaction under way ends as it would have."""
@@ -162,6 +167,7 @@ class Database:
             made.execute(f"PRAGMA synchronous={self._synchronous}")
             made.execute("PRAGMA temp_store=MEMORY")
             made.execute("PRAGMA cache_size=-16000")
+            made.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT}")
             made.execute(f"PRAGMA journal_size_limit={64 * 1024 * 1024}")
         except BaseException:
             made.close()

@@ -30,6 +30,7 @@ from runtimes.batch.link import POLL, NodeLink
 
 log = structlog.get_logger("gridweave.scheduler")
 WATCH = Span(2_000)  # also the longest that stopping waits for it
+BREATH_S = 0.002  # after a change of the store: those that come at once are taken together
 IDLE_S = 1.0  # a round at least so often, for what time alone moves on
 NODES_EVERY_S = 2.0
 STANDING_EVERY_S = 2.0
@@ -190,6 +191,7 @@ class Term:
             cursor = changes.cursor
             if changes.jobs or changes.deleted or changes.whole:
                 self._inbox.put(Changed(changes))
+                self._stop.wait(BREATH_S)
 
     def _watch_money(self) -> None:
         """Whose exposure is above the limit. As long as it can't be read, what was read last holds."""

@@ -444,8 +444,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CreditsProcess
     made.start()
     try:
         yield made
+        made.check_standing()
     finally:
         made.kill()
+    made.check_left()
 
 
 class TestRemoteCredits(CreditsContract, SharedCreditsContract):

@@ -96,8 +96,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CreditsProcess
     made.start()
     try:
         yield made
+        made.check_standing()
     finally:
         made.kill()
+    made.check_left()
 
 
 class TestRemoteMetering(MeteringContract):

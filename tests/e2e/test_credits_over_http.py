@@ -22,10 +22,12 @@ from adapters.ray.embedded import local_ray
 from adapters.remote.credits import RemoteCredits, line_to_credits
 from ports.credits import user_account
 from ports.units import Credits
+from tests import sinks
 from tests.contract.credits_process import TOKEN, CreditsProcess
 from tests.e2e.closed_form import charged, cost
 from tests.e2e.gateways import ROOT, SOURCES, Gateway
 from tests.e2e.rig import end_all, spawned_by, until
+from tests.e2e.secrecy import canaries, check_left, check_standing
 
 
 @frozen
@@ -64,12 +66,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         with gw.Client(gateway.url) as client, closing(line_to_credits(service.url, TOKEN)) as line:
             yield Site(gateway, service, client, RemoteCredits(line))
             end_all(client)
+        known = canaries(gateway.state, ("org-1",))
+        check_standing(gateway, known, gateway.state / "ray", sinks.answers(service.url, TOKEN))
         assert 0 == gateway.stop()
         assert 0 == service.stop()
     finally:
         gateway.stop()
         local_ray(home / "state" / "ray").stop(runs=True)
         service.kill()
+    check_left(home, known, (), "home/credits/service.log", "home/credits/credits.db", "home/state/gateway.log")
 
 
 def sleeps(seconds: float) -> None:

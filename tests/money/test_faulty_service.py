@@ -72,9 +72,11 @@ def test_faults_between_biller_and_service_change_no_total(tmp_path: Path) -> No
                 history.rest()
             finally:
                 history.shut()
+        service.check_standing()
     finally:
         proxy.close()
         service.kill()
+    service.check_left()
     assert {*KINDS, "none"} == set(proxy.mishaps)
     assert history.settled > TICKS / 20
 
@@ -180,8 +182,10 @@ def test_a_service_that_is_killed_at_any_boundary_forgets_nothing_and_charges_no
                 history.rest()
             finally:
                 history.shut()
+        service.check_standing()
     finally:
         service.kill()
+    service.check_left()
     assert history.settled > 10
 
 

@@ -115,8 +115,11 @@ class JobView:
 
 @frozen
 class JobList:
+    """all_users: whether the list is of all users, as an admin's is."""
+
     jobs: list[JobView]
     cursor: str
+    all_users: bool = False
 
 
 @frozen
