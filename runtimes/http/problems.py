@@ -72,6 +72,7 @@ TABLE: dict[type[errors.GridweaveError], Kind] = {
     errors.Conflict: Kind(503, "unavailable", "Somebody else changed it at the same moment"),
     errors.Exposed: Kind(503, "unavailable", "What has run is not charged yet", _money),
     errors.Unavailable: Kind(503, "unavailable", "Something that is needed does not answer"),
+    errors.Unreadable: Kind(503, "unreadable", "What is stored of it can't be read now"),
 }
 
 

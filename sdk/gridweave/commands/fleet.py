@@ -9,6 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from gridweave.commands.advice import advised
+from gridweave.commands.ids import JobId, full_id
 from gridweave.commands.options import COMMON, HARDWARE, Common, Hardware
 from gridweave.commands.output import Output
 from gridweave.commands.scripts import load
@@ -20,7 +21,7 @@ _BAR = 32  # characters of one GPU's bar
 _COLUMNS = ("OWNER", "NODE", "STATE", "GPU", "MODEL", "TOTAL_MIB", "FREE_MIB", "BOOKED_MIB", "QUARANTINED_MIB", "USABLE")
 
 
-def gpus(*, advise: bool = False, job: str | None = None, common: Common = COMMON) -> int:
+def gpus(*, advise: bool = False, job: JobId | None = None, common: Common = COMMON) -> int:
     """Draw the fleet: a bar of VRAM per GPU, by owner and node.
 
     Parameters
@@ -28,13 +29,14 @@ def gpus(*, advise: bool = False, job: str | None = None, common: Common = COMMO
     advise
         For admins: which jobs would have to move to let waiting ones in. None is moved.
     job
-        With --advise: for this waiting job only.
+        With --advise: for this waiting job only; its id, the start of one, or its name.
     """
     output = common.output()
     if job is not None and not advise:
         raise Refused("--job goes with --advise.", field="job", remedy="Add --advise, or leave --job out.")
     if advise:
-        return advised(output, common.client().advice(job))
+        client = common.client()
+        return advised(output, client.advice(None if job is None else full_id(client, job)))
     facts = common.client().resources()
     nodes = sorted(facts["nodes"], key=lambda node: (node.get("owner") != "org", node.get("owner") or "", node["name"]))
     if output.json:

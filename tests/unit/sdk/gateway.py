@@ -224,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
                 case ["GET", "v1", "resources"]:
                     self._json(200, FLEET)
                 case ["GET", "v1", "admin", "advice"]:
-                    listed = [each for each in ADVICE if self.query.get("job") in (None, each["job"])]
+                    listed = [_advice(self.query["job"], False, [])] if "job" in self.query else ADVICE
                     self._json(200, {"advice": listed, "waiting": len(ADVICE), "movable": 1})
                 case ["GET", "v1", "usage"]:
                     self._usage()

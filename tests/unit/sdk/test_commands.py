@@ -212,11 +212,20 @@ def test_advice_names_what_would_have_to_move(gateway: Gateway, files: Path, com
     assert ("then it starts", "n1 GPU 0 (A100-80GB)") == (rows[2][3], rows[2][6])
     assert ("nothing found", "No plan with up to 3 moves would let it in.") == (rows[4][3], rows[4][6])
     assert "Nothing was moved" in done.stderr
-    found = json.loads(command("gpus", "--advise", "--job", "job-c", "--json").stdout)
-    assert [("job-c", False)] == [(each["job"], each["found"]) for each in found["advice"]]
     refused = command("gpus", "--job", "job-c")
     assert (2, "") == (refused.returncode, refused.stdout)
     assert "--advise" in refused.stderr
+
+
+@pytest.mark.parametrize("told", [slice(None), slice(12)])
+def test_advice_takes_an_id_as_it_is_listed(gateway: Gateway, files: Path, command: Program, told: slice) -> None:
+    """On a terminal `ps` shows twelve characters of an id: what is copied from there has to be enough."""
+    ident = command("submit", "work.py:show", "--detach").stdout.strip()
+    found = json.loads(command("gpus", "--advise", "--job", ident[told], "--json").stdout)
+    assert [(ident, False)] == [(each["job"], each["found"]) for each in found["advice"]]
+    nobody = command("gpus", "--advise", "--job", "job-nobody")
+    assert (5, "") == (nobody.returncode, nobody.stdout)
+    assert "job-nobody" in nobody.stderr
 
 
 def test_ps_shows_what_runs_and_on_demand_what_ended(gateway: Gateway, files: Path, command: Program) -> None:
