@@ -7,6 +7,7 @@ and went while the credit service was away.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -104,9 +105,10 @@ def tick(house: House) -> Ticked:
 
 def _charge_all(house: House, ran: Mapping[str, Mapping[str, Span]], unmetered: list[Unavailable]) -> Ticked:
     """What runs. ran: by node and run, as text. unmetered: takes up what metering said, if it did not answer."""
-    result, dry = Ticked(), dict[str, Why]()
-    told: tuple[CapStep, ...] = ()
-    months: tuple[MonthStep, ...] = ()
+    dry, counted = dict[str, Why](), Counter[ChargeState]()
+    refused: list[Alarm] = []
+    caps: list[CapStep] = []
+    months: list[MonthStep] = []
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
@@ -115,27 +117,22 @@ def _charge_all(house: House, ran: Mapping[str, Mapping[str, Span]], unmetered: 
         except Unavailable as error:  # whoever has run dry is flagged all the same
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
+            counted[answer.state] += 1
             if why := _dry(job, answer):
                 dry.setdefault(job.spec.user, why)
             if answer.step and answer.left is not None:
-                months += (MonthStep(job.spec.user, answer.step, answer.left),)
-            told += _tell_of_cap(house, job, answer)
-            result = evolve(
-                result,
-                runs=result.runs + 1,
-                posted=result.posted + (answer.state is ChargeState.POSTED),
-                stale=result.stale + (answer.state is ChargeState.STALE),
-                refused=result.refused + _alarms(job, charge, answer),
-            )
-    return evolve(result, caps=told, months=months, flagged=sum(_flag(house, user, why) for user, why in sorted(dry.items())))
+                months.append(MonthStep(job.spec.user, answer.step, answer.left))
+            if job.spec.cap is not None:
+                caps += _tell_of_cap(house, job, answer)
+            if answer.state is ChargeState.REFUSED:
+                refused.append(Alarm(job.id, str(charge.run), job.spec.user, answer.detail))
+    flagged = sum(_flag(house, user, why) for user, why in sorted(dry.items()))
+    posted, stale = counted[ChargeState.POSTED], counted[ChargeState.STALE]
+    return Ticked(counted.total(), posted, stale, tuple(refused), flagged, tuple(caps), tuple(months))
 
 
 def _of_debt(refusal: Refusal) -> Alarm:
     return Alarm(refusal.debt.workload, refusal.run, refusal.debt.payer.removeprefix(user_account("")), refusal.why)
-
-
-def _alarms(job: Job, charge: Charge, answer: ChargeAnswer) -> tuple[Alarm, ...]:
-    return (Alarm(job.id, str(charge.run), job.spec.user, answer.detail),) if answer.state is ChargeState.REFUSED else ()
 
 
 def _charges(house: House, ran: Mapping[str, Mapping[str, Span]]) -> Iterator[tuple[Charge, Job]]:

@@ -55,7 +55,6 @@ class Charging:
     _highest: dict[tuple[str, str], Highest] = field(factory=dict, init=False)
     _posted: dict[tuple[str, str], None] = field(factory=dict, init=False)
     _payers: dict[str, Account] = field(factory=dict, init=False)  # as they are stored
-    _moved: dict[str, tuple[int, int]] = field(factory=dict, init=False)  # of each account: balance and what it has spent
 
     def __attrs_post_init__(self) -> None:
         self.month, self._pen = Month.of(self.now), journal.Pen(self.db)
@@ -90,29 +89,21 @@ class Charging:
 
     def _post_difference(self, charge: Charge, run: str, highest: Highest) -> None:
         """The payer's line is always there, so that the journal alone tells how far a run is charged."""
-        grown = [(name, total.micro - highest.totals.get(name, 0)) for name, total in sorted(charge.totals.items())]
-        paid = sum(amount for _, amount in grown)
-        lines = [(charge.payer, Credits(-paid)), *((name, Credits(amount)) for name, amount in grown if amount)]
+        before, totals = highest.totals, {name: total.micro for name, total in sorted(charge.totals.items())}
+        grown = [(name, total - before.get(name, 0)) for name, total in totals.items()]
+        lines = [(charge.payer, -sum(amount for _, amount in grown)), *(line for line in grown if line[1])]
         self._pen.append(self.now, journal.CHARGE, charge.uid, lines, run=run, until=charge.until)
-        totals = {name: total.micro for name, total in charge.totals.items() if total.micro}
-        self._highest[charge.uid, run] = Highest(charge.payer, charge.until.ms, totals)
+        self._highest[charge.uid, run] = Highest(charge.payer, charge.until.ms, {name: total for name, total in totals.items() if total})
         self._posted[charge.uid, run] = None
-        for name, amount in lines:
-            self._move(name, amount)
-
-    def _move(self, name: str, amount: Credits) -> None:
-        spent = -amount.micro if amount.micro < 0 and name.startswith(journal.USERS) else 0
-        balance, before = self._moved.get(name, (0, 0))
-        self._moved[name] = (balance + amount.micro, before + spent)
 
     def _payer(self, name: str) -> Account:
         """As it is after what was charged so far."""
         stored = self._payers.get(name)
         if stored is None:
             stored = self._payers[name] = account_of(self.db, name, self.month)
-        balance, spent = self._moved.get(name, (0, 0))
-        moved = Credits(stored.balance.micro + balance), Credits(stored.spent.micro + spent)
-        return Account(name, moved[0], stored.held, stored.plan, stored.cap, moved[1])
+        balance = Credits(stored.balance.micro + self._pen.moved.get(name, 0))
+        spent = stored.spent.micro + self._pen.spent.get(str(self.month), {}).get(name, 0) if stored.cap is not None else 0
+        return Account(name, balance, stored.held, stored.plan, stored.cap, Credits(spent))
 
     def _answer(self, charge: Charge, state: ChargeState, total: Credits, fault: str = "") -> ChargeAnswer:
         payer = self._payer(charge.payer)

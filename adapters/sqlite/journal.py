@@ -10,6 +10,7 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _text
 from typing import Any
 
@@ -40,6 +41,11 @@ def check_balanced(amounts: Iterable[Credits]) -> None:
         raise Invalid("A posting has lines, and they sum to zero.", "lines", "Whatever goes into one account comes out of another.")
 
 
+@lru_cache(64)
+def _month(ms: int) -> str:
+    return str(Month.of(Instant(ms)))
+
+
 class Pen:
     """Adds postings within one transaction: the journal's end is read once, and rows and balances are written by `flush`."""
 
@@ -47,49 +53,51 @@ class Pen:
         self._db = db
         self._seq, self._posting, self._hash = db.execute("SELECT seq, posting, hash FROM journal_end").fetchone()
         self._rows: list[tuple[object, ...]] = []
-        self._moved: dict[str, int] = {}
-        self._spent: dict[tuple[str, Month], int] = {}
+        self.moved: dict[str, int] = {}  # of each account so far, in micro-credits
+        self.spent: dict[str, dict[str, int]] = {}  # by month and account
 
     def append(
         self,
         at: Instant,
         kind: str,
         key: str,
-        lines: Sequence[tuple[str, Credits]],
+        lines: Sequence[tuple[str, int]],
         *,
         run: str = "",
         until: Span = Span(0),
         memo: str = "",
     ) -> None:
-        """One posting. Raises Invalid if it is not balanced."""
-        check_balanced(amount for _, amount in lines)
+        """One posting, of lines that sum to zero, in micro-credits."""
         self._posting += 1
-        for account, amount in lines:
+        spends = kind in SPENDING
+        for account, micro in lines:
             self._seq += 1
-            row: Row = (self._seq, at.ms, self._posting, account, amount.micro, kind, key, run, until.ms, memo)
+            row: Row = (self._seq, at.ms, self._posting, account, micro, kind, key, run, until.ms, memo)
             self._hash = chained(self._hash, row)
             self._rows.append((*row, self._hash))
-            self._moved[account] = self._moved.get(account, 0) + amount.micro
-            if kind in SPENDING and amount.micro < 0 and account.startswith(USERS):
-                spent = (account, Month.of(at))
-                self._spent[spent] = self._spent.get(spent, 0) - amount.micro
+            self.moved[account] = self.moved.get(account, 0) + micro
+            if spends and micro < 0 and account.startswith(USERS):
+                spent = self.spent.setdefault(_month(at.ms), {})
+                spent[account] = spent.get(account, 0) - micro
 
     def flush(self) -> None:
         """Once."""
         self._db.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
         self._db.executemany(
             "INSERT INTO accounts VALUES (?, ?, 0, '') ON CONFLICT (name) DO UPDATE SET balance = balance + excluded.balance",
-            self._moved.items(),
+            self.moved.items(),
         )
-        for (account, month), micro in self._spent.items():
-            caps.spend(self._db, account, month, micro)
+        for month, spent in self.spent.items():
+            for account, micro in spent.items():
+                caps.spend(self._db, account, month, micro)
         self._db.execute("UPDATE journal_end SET seq = ?, posting = ?, hash = ?", (self._seq, self._posting, self._hash))
 
 
 def append(db: sqlite3.Connection, at: Instant, kind: str, key: str, lines: Sequence[tuple[str, Credits]], **about: Any) -> None:
     """Add one posting and move the balances. about: as of `Pen.append`. Raises Invalid if it is not balanced."""
+    check_balanced(amount for _, amount in lines)
     pen = Pen(db)
-    pen.append(at, kind, key, lines, **about)
+    pen.append(at, kind, key, [(account, amount.micro) for account, amount in lines], **about)
     pen.flush()
 
 

@@ -170,7 +170,7 @@ class Watch:
         with self._lock:
             fresh.succeed(self._mirror)
             self._mirror, self._folded, self._unreadable = fresh, None, unreadable
-            money.charged = self.money.charged
+            money.succeed(self.money)
             self.money = money
         return cursor
 

@@ -316,7 +316,7 @@ class CreditsContract:
         """A batch is only faster than one by one: also where one pays whom another pays, or a run comes twice."""
         credit.set_cap("user:bob", Credits(100))
         together = [
-            a_charge(10, uid="1", org=0, **{"user:bob": 70}),
+            evolve(a_charge(10, uid="1"), totals={"user:bob": Credits(70)}),
             a_charge(10, uid="2", payer="user:bob", org=60),
             a_charge(20, uid="2", payer="user:bob", org=90),
             a_charge(20, uid="2", payer="user:bob", org=90),

@@ -132,6 +132,15 @@ def test_money_seen_counts_what_is_charged_from_now_on(gateway: Gateway) -> None
     ended = attrs.evolve(later, status=attrs.evolve(later.status, phase=Phase.COMPLETED, charged=Credits(9)))
     seen.see([ended], [])
     assert (Credits(4), Credits(0)) == (seen.charged, seen.held)
+    seen.see([ended], [])
+    assert Credits(4) == seen.charged, "a store tells at least once"
+    anew = MoneySeen()
+    anew.succeed(seen)
+    anew.see([attrs.evolve(ended, version="99")], [])
+    assert (Credits(4), Credits(0)) == (anew.charged, anew.held), "also one that was read anew"
+    anew.see([], [ended.id])
+    anew.see([attrs.evolve(ended, uid="made-anew")], [])
+    assert Credits(13) == anew.charged
 
 
 def test_a_snapshot_is_made_once_per_change(gateway: Gateway) -> None:
