@@ -42,11 +42,14 @@ PRICE = Price(1, (PriceLine("org", Rate(8_000_000)), PriceLine("provider:acme", 
 RAN = Span(61_234)
 
 
+SLOTS = (Slot("n1", 0, Mib(8192)),)
+SPECS = tuple(JobSpec(f"user-{number}", "paid", "bench", Ask(Mib(8192)), BlobRef("", 0), BlobRef("", 0)) for number in range(USERS))
+
+
 def workload(number: int) -> Job:
-    name, user = f"job-{number:06}", f"user-{number % USERS}"
-    run = Run(RunId(name, 1), RunState.RUNNING, (Slot("n1", 0, Mib(8192)),), 1, PRICE, Instant(1), Instant(1))
-    spec = JobSpec(user, "paid", "bench", Ask(Mib(8192)), BlobRef("", 0), BlobRef("", 0))
-    return Job(name, f"uid-{number:06}", Instant(number), spec, JobStatus(Phase.RUNNING, 1, (run,)), "1")
+    name = f"job-{number:06}"
+    run = Run(RunId(name, 1), RunState.RUNNING, SLOTS, 1, PRICE, Instant(1), Instant(1))
+    return Job(name, f"uid-{number:06}", Instant(number), SPECS[number % USERS], JobStatus(Phase.RUNNING, 1, (run,)), "1")
 
 
 class Running:

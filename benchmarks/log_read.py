@@ -6,7 +6,8 @@ Both ways read the same chunks and give the same bytes, from a real SeaweedFS on
 take `round-trip` milliseconds longer, as those of a bucket in the same region do at the least (S3 itself takes 10 to 30).
 `ratio` is the time of a chunk by one GET after another over that of a chunk in the stream; a tenth of the chunks, taken in
 turns with parts of the stream, stands for all of the slow way. `ratio_loopback` is the same without the line, where
-nothing is waited for and all is work.
+nothing is waited for and all is work: of the stream's 0.35 ms a chunk our own is 0.08, the rest is SeaweedFS's, whatever the
+number of connections from 32 to 128.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The archive: jobs that ended long ago, in the blob store; their objects are gone.
 
-    archive/jobs/<id>/<uid>.json           the job as it was stored
+    archive/jobs/<id>/<uid>.json           the job as it was stored, without the values of its environment
     archive/all/<newest first>.json        the index: one small entry for each job, and again for each user
     archive/users/<user hash>/<newest first>.json
 
@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from attrs import evolve, field, frozen
 
+from core.each_job import each_job
 from core.house import House
 from core.names import user_hash
-from core.tick import jobs
 from ports.blob_keys import segment
 from ports.blobs import BlobStore
 from ports.errors import Conflict, NotFound, Unavailable
@@ -57,7 +57,7 @@ class Archived:
 def archive(house: House) -> Archived:
     """Move what is due from the store to the archive. Raises Unavailable; the next round goes on."""
     kept, now, moved, unsettled = house.terms.archive_after, house.clock.now(), 0, 0
-    for job in jobs(house, JobFilter(phases=TERMINAL)):
+    for job in each_job(house, JobFilter(phases=TERMINAL)):
         if now - job.created_at < kept:
             break  # oldest first: none of the others can be due
         if not is_due(job, now, kept):
@@ -100,6 +100,13 @@ class Entry:
         )
 
 
+def as_kept(job: Job) -> Job:
+    """What the archive has of it. Users keep passwords in variables; a run that has ended needs none, and a bucket is read by more
+    people than jobs are."""
+    env = job.spec.env
+    return evolve(job, version="", spec=evolve(job.spec, env=evolve(env, env_vars=dict.fromkeys(env.env_vars, ""))))
+
+
 @frozen
 class Archive:
     """Every method raises Unavailable when the blob store does not answer, or keeps what this release can't read."""
@@ -108,7 +115,7 @@ class Archive:
 
     def keep(self, job: Job) -> None:
         """Durable when it returns. The same job again changes nothing."""
-        self.blobs.put(_record_key(job.id, job.uid), [_bytes(evolve(job, version=""))])
+        self.blobs.put(_record_key(job.id, job.uid), [_bytes(as_kept(job))])
         entry = Entry(job.id, job.uid, job.created_at, job.spec.user, job.spec.name, job.status.phase, job.spec.labels)
         name = f"{_countdown(job.created_at.ms)}-{segment(job.id)[:80]}-{segment(job.uid)[:80]}.json"
         for index in (ALL, _of_user(job.spec.user)):

@@ -12,12 +12,13 @@ from attrs import frozen
 
 from core.charges import final_charges
 from core.house import House
-from core.usage import final_usage
+from core.usage import FINAL, usages
 from ports.arrears import SCHEMA, Debt
 from ports.blob_keys import segment
 from ports.blobs import BlobStore
 from ports.credits import ChargeState, user_account
 from ports.errors import NotFound, Unavailable
+from ports.units import Credits, Instant
 from ports.wire import dump, load
 from ports.workloads import Job
 
@@ -78,6 +79,27 @@ def owe(house: House, job: Job) -> Debt:
 
 
 @frozen
+class Open:
+    """The arrears as a whole. most: what they can come to; ticks may have posted a part of it. oldest: since when the oldest
+    is owed, None if there are none."""
+
+    debts: int = 0
+    users: int = 0
+    most: Credits = Credits(0)
+    oldest: Instant | None = None
+
+
+def open_arrears(blobs: BlobStore) -> Open:
+    """Raises Unavailable, also for one that can't be read."""
+    payers, found = set[str](), Open()
+    for debt in BlobArrears(blobs).debts():
+        payers.add(debt.payer)
+        oldest = debt.since if found.oldest is None else min(found.oldest, debt.since)
+        found = Open(found.debts + 1, len(payers), found.most + debt.most, oldest)
+    return found
+
+
+@frozen
 class Refusal:
     """A charge that will never be taken: a bug somewhere. The debt stays, for a person to look at."""
 
@@ -100,7 +122,7 @@ def collect(house: House) -> Collected:
     for debt in arrears.debts():
         answers = house.credits.charge(debt.charges) if debt.charges else ()
         house.credits.void(debt.uid)
-        if usage := final_usage(debt.charges, answers, house.clock.now()):
+        if usage := usages(debt.charges, answers, FINAL, house.clock.now()):
             house.metering.record(usage)
         wrong = [
             Refusal(debt, str(charge.run), answer.detail)

@@ -17,7 +17,7 @@ from core.funding import fund
 from core.house import House
 from core.manifest import manifest, manifest_key
 from core.tick import budget_told
-from core.usage import final_usage
+from core.usage import FINAL, usages
 from ports.credits import ChargeAnswer, ChargeState
 from ports.errors import Unavailable
 from ports.units import Credits, Instant
@@ -72,7 +72,7 @@ def _paid(house: House, job: Job) -> JobStatus:
         try:
             answers = house.credits.charge(charges) if charges else ()
             house.credits.void(job.uid)
-            if usage := final_usage(charges, answers, house.clock.now()):
+            if usage := usages(charges, answers, FINAL, house.clock.now()):
                 house.metering.record(usage)
         except Unavailable:
             if not job.leaving:

@@ -13,8 +13,10 @@ from ports.metering import Metering
 from ports.nodes import NodeRecords
 from ports.randomness import Randomness
 from ports.tariffs import Tariffs
-from ports.units import Span
+from ports.units import Credits, Span
 from ports.workloads import Workloads
+
+EXPOSURE_LIMIT = Credits(100 * 1_000_000)  # an hour and a quarter of an 80 GB GPU at the default rates
 
 
 @frozen
@@ -27,7 +29,8 @@ class Terms:
     lost_after: a node that can't be asked for so long has lost its runs. result_bound: a result that could not be
     stored for so long is lost. grant_life: how long a grant works. max_result: bytes. retries: of an attempt whose
     user code never started. placement: which GPU an ask for one gets. archive_after: a job that was settled so long ago
-    moves to the archive. retention: how long what lies in the blob store is kept.
+    moves to the archive. exposure_limit: how much of what a user has run may be uncharged while new work of his is taken.
+    retention: how long what lies in the blob store is kept.
     """
 
     credits_enabled: bool = False
@@ -43,6 +46,7 @@ class Terms:
     retries: int = 3
     placement: PlacementPolicy = PlacementPolicy.BEST_FIT
     archive_after: Span = Span.of(hours=168)
+    exposure_limit: Credits = EXPOSURE_LIMIT
     retention: Retention = KEPT
 
 

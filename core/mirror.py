@@ -23,9 +23,12 @@ class Mirror:
 
     policy: None for best fit. It hears of the jobs that the scheduler's own hears of, so that an estimate places as the scheduler
     does. The two begin to learn when their processes start, and differ by what came in between.
+
+    revision: grows whenever `fleet` would give something else for the same records. A job that only waits changes no fleet.
     """
 
     def __init__(self, policy: Policy | None = None) -> None:
+        self.revision = 0
         self._policy = policy
         self._jobs: dict[str, Job] = {}
         self._queue: list[tuple[int, str]] = []
@@ -48,6 +51,7 @@ class Mirror:
         for job in jobs:
             if self._policy is not None:
                 self._learn(self._policy, job)
+                self.revision += 1
             self._drop(job.id)
             if job.status.phase in TERMINAL:
                 continue
@@ -57,6 +61,7 @@ class Mirror:
                 insort(self._lines.setdefault(shape_of(job), []), (job.created_at.ms, job.id))
             if any(run.state is not RunState.ENDED for run in job.status.runs):
                 self._live[job.id] = job
+                self.revision += 1
 
     def position(self, job_id: str) -> int:
         """Its place among all that wait, from 1; 0 if it does not wait."""
@@ -110,12 +115,14 @@ class Mirror:
             for job_id in older._jobs.keys() - self._jobs.keys():
                 older._unlearn(job_id)
         self._policy, self._sizes = policy, older._sizes
+        self.revision += older.revision + 1
 
     def _unlearn(self, job_id: str) -> None:
         """What it had booked is free."""
         old = self._jobs.get(job_id)
         if self._policy is not None and old is not None:
             self._policy.freed(_booked(old))
+            self.revision += 1
 
     def _learn(self, policy: Policy, job: Job) -> None:
         """A job that has come, and what it has booked or given back since it was last seen."""
@@ -130,7 +137,8 @@ class Mirror:
 
     def _drop(self, job_id: str) -> None:
         old = self._jobs.pop(job_id, None)
-        self._live.pop(job_id, None)
+        if self._live.pop(job_id, None) is not None:
+            self.revision += 1
         if old is not None and old.status.phase is Phase.PENDING:
             place, shape = (old.created_at.ms, old.id), shape_of(old)
             line = self._lines[shape]

@@ -52,9 +52,18 @@ class Orphans:
                 if node is not None and node.record.spec.gone and run.workload not in stale and not _is_live(job, run):
                     self.forgotten(name, run)
                 del self._suspects[name, run]  # it comes up again with the node
-            elif run.workload not in stale and (_is_live(job, run) or self._settle(node, run, job)):
+            elif run.workload in stale:
+                self._keep(node, run, jobs)
+            elif _is_live(job, run) or self._settle(node, run, job):
                 del self._suspects[name, run]
         return self._freed
+
+    def _keep(self, node: Node, run: RunId, jobs: Mapping[str, Job]) -> None:
+        """Nobody can say yet whether it may be there. If nothing is booked for it, since its object could not be read in this
+        term, what it holds is nobody else's."""
+        report = node.reports.get(run)
+        if run.workload not in jobs and report is not None and report.state is not ReportState.GONE:
+            self._roster.quarantine(run, report.slots)
 
     def _settle(self, node: Node, run: RunId, job: Job | None) -> bool:
         """Whether nothing more is to be done about it."""

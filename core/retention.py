@@ -2,6 +2,9 @@
 
 What tells why a job failed is kept for longer than what a job that went well has left. Nothing of a live job goes, whatever
 its age, and nothing that is not known here: models, archives and whatever others keep in the store.
+
+An endpoint may serve for years, and has no end by which its log could be judged: a chunk of that goes by its own age, whether
+the endpoint lives or not.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ class Retention:
     """How long things are kept after they were written; None: for ever.
 
     uploads: that no submit has used. completed: inputs, result and logs of jobs that completed. failed: the same of those
-    that failed or were cancelled, and the manifests and diagnostics of all.
+    that failed or were cancelled, the manifests and diagnostics of all, and the logs of endpoints.
     """
 
     uploads: Span | None = Span.of(hours=24)
@@ -46,15 +49,23 @@ def job_of(key: str) -> str:
     return parts[1] if parts[0] == "jobs" and len(parts) > 2 else ""
 
 
+def is_endpoint_log(key: str) -> bool:
+    """Whether a chunk of an endpoint's log is at `key`."""
+    parts = key.split("/")
+    return len(parts) == 4 and (parts[0], parts[2]) == ("endpoints", "logs") and len(parts[3]) == 9 and parts[3].isdigit()
+
+
 def is_output(key: str) -> bool:
     """Whether a job has left it at its end or before: no input."""
     return job_of(key) != "" and _known(key) and not key.split("/")[2].startswith("inputs-")
 
 
 def may_go(key: str, age: Span, fate: Fate, kept: Retention) -> bool:
-    """fate: of the job it belongs to; of an upload it does not matter."""
+    """fate: of the job it belongs to; of an upload and of an endpoint's log it does not matter."""
     if key.startswith("uploads/"):
         return _over(age, kept.uploads)
+    if is_endpoint_log(key):
+        return _over(age, kept.failed)
     if not job_of(key) or not _known(key) or fate is Fate.LIVE:
         return False
     lasting = key.endswith(("/manifest.json", "/diagnostics.json")) or fate is not Fate.COMPLETED

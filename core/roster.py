@@ -150,7 +150,7 @@ class Roster:
                 node = self._take_up(stored)
                 changed.add(stored.name)
             elif node.saved.version != stored.version:
-                if node.record.spec != stored.spec:
+                if node.record.spec != stored.spec or node.record.unreadable != stored.unreadable:
                     changed.add(stored.name)
                 self._meet(node, stored)
             if stored.name in changed:
@@ -273,8 +273,8 @@ class Roster:
                 self.save(node)
 
     def save(self, node: Node) -> None:
-        """Raises StaleEpoch if a newer term has written there, Unavailable."""
-        while True:
+        """Raises StaleEpoch if a newer term has written there, Unavailable. What can't be read is not written over."""
+        while not node.record.unreadable:
             node.record = evolve(node.record, status=evolve(node.record.status, epoch=self._epoch))
             try:
                 node.saved = self._records.put_status(node.record)
@@ -307,8 +307,8 @@ class Roster:
             self._ledger.quarantine(RunId.parse(each.run), [Slot(node.name, each.gpu, each.mib)])
         self._remember_ran(node, stored)
         status = evolve(node.record.status, quarantine=node.record.status.quarantine + late)
-        changed = node.record.spec != stored.spec
-        node.record = evolve(node.record, version=stored.version, spec=stored.spec, status=status)
+        changed = node.record.spec != stored.spec or node.record.unreadable != stored.unreadable
+        node.record = evolve(node.record, version=stored.version, spec=stored.spec, status=status, unreadable=stored.unreadable)
         node.saved = stored
         if changed:
             self._judge(node, node.record.status.reason)
@@ -369,8 +369,8 @@ def _state(node: Node, owner: str, why: str) -> tuple[NodeState, str]:
         return NodeState.GONE, "Declared gone by an admin."
     if not node.answered:
         return NodeState.UNREACHABLE, why or "Its agent does not answer."
-    if node.problem:
-        return NodeState.UNFIT, node.problem
+    if node.record.unreadable or node.problem:
+        return NodeState.UNFIT, node.record.unreadable or node.problem
     if not node.record.status.gpus:
         return NodeState.UNFIT, "It has no GPU that its agent can see."
     if not owner:

@@ -17,6 +17,8 @@ from attrs import evolve, frozen
 from core import lifecycle, next_step
 from core.bookings import Bookings
 from core.commands import output_grant, prepare_command
+from core.each_job import each_page
+from core.exposure import NOTHING, WAITS, Standing, said
 from core.house import House
 from core.ledger import NoRoom, VramLedger
 from core.next_step import NodeView
@@ -30,12 +32,11 @@ from core.talks import PATIENCE, Talks
 from core.turns import reserve_in_turn
 from ports.budgets import bound
 from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
-from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable
+from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable, Unreadable
 from ports.units import Span
 from ports.workloads import RESULT_STORED, TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
 
 UNFINISHED = JobFilter(phases=frozenset(set(Phase) - TERMINAL))
-AT_ONCE = 5_000  # jobs in one answer while booting: a store without an index reads everything for each
 TROUBLES = 3  # jobs that may meet a service that does not answer until a round is cut short
 
 
@@ -77,20 +78,18 @@ class Scheduler:
         self._troubles: list[Unavailable] = []
         self._specs_read = Span(0)
         self._queue_moved = True
+        self._standing = NOTHING
 
     # ------------------------------------------------------------ what the runtime tells
 
     def boot(self) -> None:
         """Take over: records first, then every unfinished object; bookings are adopted from what is stored."""
         self.roster.load()
-        cursor = ""
-        while True:
-            page = self._house.workloads.list(UNFINISHED, cursor, AT_ONCE)
+        for page in each_page(self._house, UNFINISHED):
             for job in page.jobs:
                 self._take(job)
-            cursor = page.cursor
-            if not cursor:
-                return
+            for job_id in page.unreadable:
+                self._suspect(job_id)  # as long as it can't be read: what runs by it is left alone
 
     def changed(self, changes: Changes) -> None:
         """Objects as the store said that they were, which may be a while ago: only what can't be old news is believed."""
@@ -103,6 +102,8 @@ class Scheduler:
                 self._take(job)
             elif known is not None or job.status.phase not in TERMINAL:
                 self._suspect(job.id)
+        for job_id in changes.unreadable:
+            self._suspect(job_id)
         gone = changes.deleted
         if changes.whole:
             gone = tuple(self._jobs.keys() - {job.id for job in changes.jobs})
@@ -110,8 +111,15 @@ class Scheduler:
             if job_id in self._jobs:
                 self._suspect(job_id)
 
+    def stands(self, standing: Standing) -> None:
+        """What the newest billing round said of who may start more."""
+        if standing.exposed != self._standing.exposed:
+            self._queue_moved = True
+        self._standing = standing
+
     def node_up(self, seen: ClusterNode, hello: Hello, address: str) -> None:
-        node = self.roster.up(seen, hello, address)
+        runs = tuple(each for each in hello.runs if not self._is_anothers(seen.name, each.run, each.uid))
+        node = self.roster.up(seen, evolve(hello, runs=runs), address)
         self._talks.again(seen.name)
         self._mark_node(seen.name)
         for run in (*node.reports, *self.roster.quarantined(seen.name)):
@@ -127,14 +135,25 @@ class Scheduler:
         self.roster.listed(names)
 
     def reported(self, name: str, reports: Reports) -> None:
-        self.roster.reported(name, reports.reports, reports.ran)
-        for report in reports.reports:
+        told = tuple(each for each in reports.reports if not self._is_anothers(name, each.run, each.uid))
+        ran = {run: span for run, span in reports.ran.items() if not self._is_anothers(name, run, reports.uids.get(run, ""))}
+        self.roster.reported(name, told, ran)
+        for report in told:
             job = self._jobs.get(report.run.workload)
             run = job.status.run if job is not None else None
             if run is None or run.id != report.run or run.state is RunState.ENDED:
                 self._orphans.add(name, report.run)
             if job is not None:
                 self._dirty[job.id] = None
+
+    def _is_anothers(self, name: str, run: RunId, uid: str) -> bool:
+        """Whether that is late news of an ended workload whose id was used again: a run is booked only once nothing is known
+        any more of an earlier one of its name, so on the nodes of the booking there is no other."""
+        job = self._jobs.get(run.workload)
+        booked = job.status.run if job is not None else None
+        if job is None or booked is None or booked.id != run or uid in ("", job.uid):
+            return False
+        return any(slot.node == name for slot in booked.placement)
 
     def answered(self, name: str, command: Command, answer: Answer) -> None:
         """The runtime tells every refusal, every answer of an agent that does not know the run, and every answer to Forget."""
@@ -190,6 +209,8 @@ class Scheduler:
         """Whether it could be done. One thing that can't be done now holds up no other, a service that is away cuts the round short."""
         try:
             act()
+        except Unreadable:
+            return False  # that object alone, and no service is away
         except Unavailable as error:
             self._troubles.append(error)
             if len(self._troubles) >= TROUBLES:
@@ -212,7 +233,11 @@ class Scheduler:
 
     def _advance(self, job_id: str) -> None:
         if job_id in self._stale:
-            self._read_again(job_id)
+            try:
+                self._read_again(job_id)
+            except Unreadable:
+                self.queue.drop(job_id)  # nobody waits behind what may never be placed
+                raise
         job = self._jobs.get(job_id)
         if job is None:
             return
@@ -262,6 +287,12 @@ class Scheduler:
     def _place(self, job: Job, pools: tuple[Pool, ...], closed: tuple[Closed, ...]) -> Turn:
         if job.id in self._stale:
             return Turn.WAITS  # it may have been placed already; nobody may take its place meanwhile
+        limit = self._house.terms.exposure_limit
+        exposed = self._standing.over(job.spec.user, limit) if job.spec.billed else None
+        if exposed is not None:
+            if not job.status.waiting.startswith(WAITS):  # else each round would say another amount
+                self._say_waiting(job, WAITS + said(exposed, limit))
+            return Turn.ASIDE
         ask, run = job.spec.ask, RunId(job.id, job.status.attempt + 1)
         if self._orphans.has(run):
             return Turn.WAITS  # it was made anew under an ended one's name, whose run is about to be forgotten
@@ -403,7 +434,11 @@ class Scheduler:
 
     def _stored_now(self, job_id: str) -> Job | None:
         """For a decision that can't be taken back."""
-        self._read_again(job_id)
+        try:
+            self._read_again(job_id)
+        except Unreadable:
+            self._suspect(job_id)
+            raise
         return self._jobs.get(job_id)
 
     def _look_after(self, runs: Iterable[Run]) -> None:

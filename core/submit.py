@@ -6,16 +6,19 @@ with one key, one creates and all get the same job. A job in the archive answers
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from attrs import frozen
 
 from core.archive import Archive
 from core.callers import Caller, Plan
+from core.exposure import check_exposure
 from core.funding import fund
 from core.history import recall
 from core.house import House
 from core.inventory import Fleet
 from core.names import job_id
-from core.owners import pools
+from core.owners import SELF_HOST, pools
 from core.quotes import check_fits, quote
 from ports.credits import user_account
 from ports.errors import AlreadyExists, Conflict, KeyReused, Unavailable, VersionMismatch
@@ -53,25 +56,35 @@ class Submitted:
     rate: Rate
 
 
-def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -> Submitted:
-    """Raises Refused (what and why, nothing left behind) or Unavailable (retry with the same key)."""
+def _nothing() -> None:
+    return
+
+
+def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet, bring: Callable[[], None] = _nothing) -> Submitted:
+    """bring: puts the inputs that came with the request where uploads are; called when the ask is not refused at sight.
+
+    Raises Refused (what and why, nothing left behind) or Unavailable (retry with the same key).
+    """
     for _ in range(TRIES):
         try:
-            return _submit(house, caller, submission, fleet)
+            return _submit(house, caller, submission, fleet, bring)
         except Conflict:
             continue  # refused and withdrawn by another request just now: this one is the first again
     raise Unavailable("the store", "other requests with this idempotency key are being refused right now", 1)
 
 
-def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) -> Submitted:
+def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet, bring: Callable[[], None]) -> Submitted:
     name, began = job_id(caller.user, submission.key), house.clock.elapsed()
     earlier = recall(house, name)
     if earlier is not None:
-        return _replay(house, earlier, submission, fleet)
+        return _replay(house, earlier, submission, fleet, bring)
+    if house.terms.credits_enabled and submission.ask.owner != SELF_HOST:
+        check_exposure(house, caller.user)
     caller = _as_known(house, caller)
     check_versions(house, fleet, submission.python, submission.cloudpickle)
     wanted = pools(caller.user, caller.plan, submission.ask.owner)
     check_fits(fleet, submission.ask, wanted)
+    bring()
     now = house.clock.now()
     given = quote(house, submission.ask, wanted, fleet, now)
     spec = JobSpec(
@@ -99,7 +112,7 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet) 
         earlier = house.workloads.get(name)
         if earlier is None:
             raise
-        return _replay(house, earlier, submission, fleet)
+        return _replay(house, earlier, submission, fleet, bring)
     if house.clock.elapsed() - began >= house.terms.archive_after:
         _look_again(house, created)
     return Submitted(fund(house, created), True, given.rate)
@@ -149,13 +162,15 @@ def check_versions(house: House, fleet: Fleet, python: str, cloudpickle: str) ->
         )
 
 
-def _replay(house: House, earlier: Job, submission: Submission, fleet: Fleet) -> Submitted:
+def _replay(house: House, earlier: Job, submission: Submission, fleet: Fleet, bring: Callable[[], None]) -> Submitted:
     if earlier.spec.body_sha256 != submission.body_sha256:
         raise KeyReused(
             f"The idempotency key {submission.key!r:.80} was used before with another body.",
             "Idempotency-Key",
             "Use a new key for a new request, or repeat the earlier request unchanged.",
         )
+    if not earlier.status.holds(FUNDED):
+        bring()
     wanted = pools(earlier.spec.user, earlier.spec.plan, earlier.spec.ask.owner)
     given = quote(house, earlier.spec.ask, wanted, fleet, house.clock.now())
     return Submitted(fund(house, earlier), False, given.rate)

@@ -17,14 +17,15 @@ from core.models import MODELS, is_part, model_of, read
 from core.retention import Fate, Retention, job_of, may_go, part_may_go, shortest
 from ports.blob_keys import segment
 from ports.blobs import BlobInfo
-from ports.errors import NotFound
+from ports.errors import NotFound, Unreadable
 from ports.units import Instant
 from ports.workloads import TERMINAL, Phase
 
 
 @frozen
 class Swept:
-    """How many blobs went. uploads: parts of models that were never finished among them. jobs: of how many jobs the others were."""
+    """How many blobs went. uploads: parts of models that were never finished among them. blobs: of so many jobs, and logs of
+    endpoints."""
 
     uploads: int = 0
     blobs: int = 0
@@ -36,10 +37,11 @@ def sweep(house: House) -> Swept:
     kept, now = house.terms.retention, house.clock.now()
     uploads = _delete(house, (info.key for info in _going(house.blobs.list("uploads/"), now, Fate.UNKNOWN, kept)))
     uploads += _sweep_parts(house, now, kept)
-    blobs = jobs = 0
+    blobs = _delete(house, (info.key for info in _going(house.blobs.list("endpoints/"), now, Fate.UNKNOWN, kept)))
+    jobs = 0
     youngest = shortest(kept)
     if youngest is None:
-        return Swept(uploads)
+        return Swept(uploads, blobs)
     for job_id, found in groupby(house.blobs.list("jobs/"), lambda info: job_of(info.key)):
         old = [info for info in found if now - info.modified > youngest]
         if not job_id or not old:
@@ -76,7 +78,10 @@ def fate_of(house: House, name: str) -> Fate:
 
 
 def _stored_fate(house: House, job_id: str) -> Fate | None:
-    job = house.workloads.get(job_id)
+    try:
+        job = house.workloads.get(job_id)
+    except Unreadable:
+        return Fate.LIVE  # nobody can say that it is not
     if job is None:
         return None
     phase = job.status.phase

@@ -7,28 +7,32 @@ and went while the credit service was away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 
 from attrs import evolve, frozen
 
 from core.arrears import Refusal, collect
 from core.charges import totals
+from core.each_job import each_job
+from core.exposure import note_cut_short, note_taken
 from core.house import House
-from core.usage import TICK, usage_of
+from core.inventory import running_times
+from core.usage import TICK, usages
 from ports.budgets import cost, step
-from ports.credits import Charge, ChargeAnswer, ChargeState, user_account
+from ports.credits import ISSUE, Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
-from ports.metering import Usage
 from ports.units import Credits, Instant, Span
 from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter, JobStatus, Phase, RunState
 
 Why = tuple[str, str]  # reason and message of the end
 BALANCE: Why = ("BalanceExhausted", "Ended because the balance was used up. Top up and submit again.")
 MONTH: Why = ("BudgetExhausted", "Ended because the user's cap of this month was used up. Raise it, or submit again next month (UTC).")
-BATCH = 500  # charges in one request
-AT_ONCE = 5_000  # jobs in one answer: a store without an index reads everything for each
+BATCH = 2_000  # charges in one request
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
+_UNSETTLED = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING, Phase.CLOSING}))
 _FLAGGED = frozenset({Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING})
 
 
@@ -82,48 +86,58 @@ def tick(house: House) -> Ticked:
     """One billing round. Raises Unavailable; whatever was posted by then is posted, and the next round catches up."""
     if not house.terms.credits_enabled:
         return Ticked()
-    ran = {record.name: record.status.ran for record in house.nodes.list()}
-    result, dry, unmetered = Ticked(), dict[str, Why](), list[Unavailable]()
-    told: tuple[CapStep, ...] = ()
-    months: tuple[MonthStep, ...] = ()
+    began, records = house.clock.now(), house.nodes.list()
+    unmetered: list[Unavailable] = []
+    try:
+        done = _charge_all(house, {record.name: record.status.ran for record in records}, unmetered)
+        owed = collect(house)
+        if not done.runs:  # nobody was asked, and what has ended may wait for an answer
+            house.credits.account(ISSUE)
+    except Unavailable as error:
+        with suppress(Unavailable):  # then the one that is there holds
+            note_cut_short(house, each_job(house, _UNSETTLED), running_times(records), str(error))
+        raise
+    note_taken(house, began, {refusal.debt.uid: refusal.debt for refusal in owed.refused}.values())
+    if unmetered:
+        raise unmetered[0]
+    return evolve(done, arrears=owed.paid, refused=done.refused + tuple(map(_of_debt, owed.refused)))
+
+
+def _charge_all(house: House, ran: Mapping[str, Mapping[str, Span]], unmetered: list[Unavailable]) -> Ticked:
+    """What runs. ran: by node and run, as text. unmetered: takes up what metering said, if it did not answer."""
+    dry, counted = dict[str, Why](), Counter[ChargeState]()
+    refused: list[Alarm] = []
+    caps: list[CapStep] = []
+    months: list[MonthStep] = []
     charges = _charges(house, ran)
     while batch := list(islice(charges, BATCH)):
         answers = house.credits.charge([charge for charge, _ in batch])
         try:
-            house.metering.record(_usage(house, batch, answers))
+            house.metering.record(usages([charge for charge, _ in batch], answers, TICK, house.clock.now()))
         except Unavailable as error:  # whoever has run dry is flagged all the same
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
+            counted[answer.state] += 1
             if why := _dry(job, answer):
                 dry.setdefault(job.spec.user, why)
             if answer.step and answer.left is not None:
-                months += (MonthStep(job.spec.user, answer.step, answer.left),)
-            told += _tell_of_cap(house, job, answer)
-            result = evolve(
-                result,
-                runs=result.runs + 1,
-                posted=result.posted + (answer.state is ChargeState.POSTED),
-                stale=result.stale + (answer.state is ChargeState.STALE),
-                refused=result.refused + _alarms(job, charge, answer),
-            )
-    result = evolve(result, caps=told, months=months, flagged=sum(_flag(house, user, why) for user, why in sorted(dry.items())))
-    owed = collect(house)
-    if unmetered:
-        raise unmetered[0]
-    return evolve(result, arrears=owed.paid, refused=result.refused + tuple(map(_of_debt, owed.refused)))
+                months.append(MonthStep(job.spec.user, answer.step, answer.left))
+            if job.spec.cap is not None:
+                caps += _tell_of_cap(house, job, answer)
+            if answer.state is ChargeState.REFUSED:
+                refused.append(Alarm(job.id, str(charge.run), job.spec.user, answer.detail))
+    flagged = sum(_flag(house, user, why) for user, why in sorted(dry.items()))
+    posted, stale = counted[ChargeState.POSTED], counted[ChargeState.STALE]
+    return Ticked(counted.total(), posted, stale, tuple(refused), flagged, tuple(caps), tuple(months))
 
 
 def _of_debt(refusal: Refusal) -> Alarm:
     return Alarm(refusal.debt.workload, refusal.run, refusal.debt.payer.removeprefix(user_account("")), refusal.why)
 
 
-def _alarms(job: Job, charge: Charge, answer: ChargeAnswer) -> tuple[Alarm, ...]:
-    return (Alarm(job.id, str(charge.run), job.spec.user, answer.detail),) if answer.state is ChargeState.REFUSED else ()
-
-
 def _charges(house: House, ran: Mapping[str, Mapping[str, Span]]) -> Iterator[tuple[Charge, Job]]:
     """ran: by node and run, as text. Only a run's own nodes count: another's record may still tell of an ended one of its name."""
-    for job in jobs(house, _HOLDING):
+    for job in each_job(house, _HOLDING):
         run = job.status.run
         if run is None or run.state is RunState.ENDED or not job.spec.billed:
             continue
@@ -131,24 +145,6 @@ def _charges(house: House, ran: Mapping[str, Mapping[str, Span]]) -> Iterator[tu
         span = max((ran.get(node, {}).get(str(run.id), Span(0)) for node in nodes), default=Span(0))
         if span > Span(0):
             yield Charge(run.id, job.uid, user_account(job.spec.user), span, totals(run.price, span)), job
-
-
-def jobs(house: House, which: JobFilter) -> Iterator[Job]:
-    """All of them, a page at a time."""
-    cursor = ""
-    while True:
-        page = house.workloads.list(which, cursor, AT_ONCE)
-        yield from page.jobs
-        cursor = page.cursor
-        if not cursor:
-            return
-
-
-def _usage(house: House, batch: Sequence[tuple[Charge, Job]], answers: Sequence[ChargeAnswer]) -> list[Usage]:
-    now = house.clock.now()
-    return [
-        usage_of(charge, TICK, now) for (charge, job), answer in zip(batch, answers, strict=True) if answer.state is not ChargeState.REFUSED
-    ]
 
 
 def _tell_of_cap(house: House, job: Job, answer: ChargeAnswer) -> tuple[CapStep, ...]:
@@ -189,7 +185,7 @@ def _dry(job: Job, answer: ChargeAnswer) -> Why | None:
 def _flag(house: House, user: str, why: Why) -> int:
     """Flag what a user still has, so that the scheduler ends it. A conflict is left to the next round."""
     flagged = 0
-    for job in jobs(house, JobFilter(user=user, phases=_FLAGGED)):
+    for job in each_job(house, JobFilter(user=user, phases=_FLAGGED)):
         if job.status.holds(LOW_BALANCE) or not job.spec.billed:
             continue
         marked = job.status.with_condition(LOW_BALANCE, ConditionStatus.TRUE, house.clock.now(), *why)

@@ -6,6 +6,7 @@ explains the wait.
 
 from __future__ import annotations
 
+from core.exposure import WAITS
 from core.inventory import Fleet
 from core.owners import PROVIDERS_POOL, Pool, is_provider
 from core.queue import Shape, shape_of
@@ -21,6 +22,8 @@ def waiting(job: Job, fleet: Fleet, ahead: int) -> str:
     if job.status.phase is not Phase.PENDING:
         return ""
     ask, pools, said = job.spec.ask, shape_of(job).pools, job.status.waiting
+    if said.startswith(WAITS):
+        return said
     if not any(node.gpus for node in fleet.nodes):
         return NO_NODE
     if fleet.capacity().ledger.largest(ask, pools) < ask.mib:

@@ -2,7 +2,8 @@
 
 Layout (schema 1): `uploads/<user hash>/<sha256>` waits for a submit;
 `jobs/<id>/inputs-<uid>/function|args|code|working_dir` are inputs; `jobs/<id>/<attempt>/result`,
-`.../logs/<rank>/<n>` are outputs; `jobs/<id>/manifest.json` names the attempt that counts.
+`.../logs/<rank>/<n>` are outputs; `jobs/<id>/manifest.json` names the attempt that counts. `endpoints/<id>/logs/<n>` is where
+the log of a served model has its place; nothing writes there yet.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ def run_prefix(job_id: str, attempt: int) -> str:
 def log_key(job_id: str, attempt: int, rank: int, n: int) -> str:
     """Chunks count from 0; nine digits, so that they sort as they count."""
     return f"{run_prefix(job_id, attempt)}logs/{rank}/{n:09d}"
+
+
+def endpoint_log_key(endpoint_id: str, n: int) -> str:
+    """A chunk of an endpoint's log, which goes on over its restarts: they count from 0, and never anew."""
+    return f"endpoints/{segment(endpoint_id)}/logs/{n:09d}"
 
 
 @frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from ports.errors import Invalid
@@ -22,15 +23,16 @@ Event = dict[str, Any]
 
 def wrapped(usage: Usage) -> Event:
     """The event as JSON. `source` and `id` together tell it from every other."""
+    budget = {"percent": usage.percent, "month": usage.month} if usage.percent else {}
     return {
         "specversion": "1.0",
         "id": usage.id,
         "source": SOURCE,
         "type": TYPE + usage.kind,
         "subject": str(usage.run),
-        "time": (_EPOCH + timedelta(milliseconds=usage.at.ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "time": _time(usage.at),
         "datacontenttype": "application/json",
-        "data": {"user": usage.user, "run": str(usage.run), "ran_ms": usage.ran.ms, "micro_credits": usage.total.micro},
+        "data": {"user": usage.user, "run": str(usage.run), "ran_ms": usage.ran.ms, "micro_credits": usage.total.micro} | budget,
     }
 
 
@@ -42,7 +44,7 @@ def unwrapped(event: object) -> Usage:
         raise Invalid("specversion is not 1.0.", "specversion", 'Send "1.0".', str(event.get("specversion")))
     kind = _text(event, "type")
     if not kind.startswith(TYPE) or len(kind) == len(TYPE):
-        raise Invalid(f"type is {kind!r:.80}.", "type", f"Send {TYPE}tick, {TYPE}final or {TYPE}call.", kind)
+        raise Invalid(f"type is {kind!r:.80}.", "type", f"Send {TYPE}tick, {TYPE}final, {TYPE}call or {TYPE}budget.", kind)
     data = event.get("data")
     if not isinstance(data, dict):
         raise Invalid("data is not a JSON object.", "data", "Send user, run, ran_ms and micro_credits.", str(data))
@@ -50,8 +52,9 @@ def unwrapped(event: object) -> Usage:
         run = RunId.parse(_text(data, "run"))
     except ValueError as error:
         raise Invalid("data.run is no id of a run.", "data.run", "Send workload/attempt.", str(data["run"])) from error
-    ran, total = _whole(data, "ran_ms"), _whole(data, "micro_credits")
-    return Usage(_text(event, "id"), _instant(event), _text(data, "user"), run, kind.removeprefix(TYPE), Span(ran), Credits(total))
+    ran, total = Span(_whole(data, "ran_ms")), Credits(_whole(data, "micro_credits"))
+    budget = (_whole(data, "percent"), _text(data, "month")) if "percent" in data else (0, "")
+    return Usage(_text(event, "id"), _instant(_text(event, "time")), _text(data, "user"), run, kind.removeprefix(TYPE), ran, total, *budget)
 
 
 def _text(form: Event, name: str) -> str:
@@ -68,8 +71,13 @@ def _whole(form: Event, name: str) -> int:
     return value
 
 
-def _instant(event: Event) -> Instant:
-    text = _text(event, "time")
+@lru_cache(64)  # all of a batch have the same
+def _time(at: Instant) -> str:
+    return (_EPOCH + timedelta(milliseconds=at.ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@lru_cache(64)
+def _instant(text: str) -> Instant:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:

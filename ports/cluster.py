@@ -59,6 +59,7 @@ class RunReport:
 
     ran: from `go` until now or gone. started: whether `go` was obeyed. detail: of setting up, for
     people. stored: result and all logs are uploaded, or there is nothing to upload. stored_error: why not yet.
+    uid: of the workload that it was prepared for, "" from an agent that does not tell.
     """
 
     run: RunId
@@ -72,6 +73,7 @@ class RunReport:
     stored_error: str = ""
     slots: tuple[Slot, ...] = ()
     epoch: int = 0
+    uid: str = ""
 
 
 @frozen
@@ -89,11 +91,13 @@ class Hello:
 
 @frozen
 class Reports:
-    """Reports that changed after `cursor`, and the cursor to ask on from. ran: of every live run."""
+    """Reports that changed after `cursor`, and the cursor to ask on from. ran: of every live run; uids: of their workloads, as
+    far as they are told."""
 
     reports: tuple[RunReport, ...]
     cursor: str
     ran: dict[RunId, Span] = field(factory=dict)
+    uids: dict[RunId, str] = field(factory=dict)
 
 
 @frozen

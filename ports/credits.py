@@ -93,7 +93,8 @@ class ChargeAnswer:
     """balance: of the payer after it. charged: sum of the totals that count now.
 
     left: of the payer's cap of this month; None: he has none. step: the highest of 50, 80 and 100 per cent of it that this very
-    charge has reached, 0 if none.
+    charge has reached, 0 if none; it is lost with its answer. cap, month: of what `left` is, so that every answer tells how far the
+    month is spent.
     """
 
     state: ChargeState
@@ -102,6 +103,8 @@ class ChargeAnswer:
     detail: str = ""
     left: Credits | None = None
     step: int = 0
+    cap: Credits | None = None
+    month: str = ""
 
 
 @frozen

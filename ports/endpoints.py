@@ -117,7 +117,7 @@ class Endpoints(Protocol):
     """The store of endpoints. Every method raises Unavailable when the store does not answer."""
 
     def create(self, endpoint: Endpoint) -> Endpoint:
-        """Gives it with version, and with a uid of the store's own if it gives one. Raises AlreadyExists."""
+        """Gives it with version, and with a uid of the store's own if it gives one. Raises AlreadyExists, Invalid (`is_id`)."""
         ...
 
     def get(self, endpoint_id: str) -> Endpoint | None: ...

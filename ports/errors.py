@@ -134,3 +134,23 @@ class Unavailable(GridweaveError):
 
     def __str__(self) -> str:
         return f"{self.what} is not available{': ' if self.detail else ''}{self.detail}"
+
+
+@frozen
+class Unreadable(Unavailable):
+    """What is stored is in a form that this release can't read: a newer one wrote it, or it is damaged. It is left as it is, and
+    whatever concerns it alone waits until it can be read."""
+
+
+@frozen
+class Exposed(Unavailable):
+    """What a user has run and could not be charged is above the limit: nothing new is taken from him until it is.
+
+    need: what he has run up. have: the limit. Both in micro-credits.
+    """
+
+    need: int = 0
+    have: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.what.capitalize()} has to wait: {self.detail}"

@@ -13,7 +13,11 @@ from ports.workloads import RunId
 
 @frozen
 class Usage:
-    """What a run has used so far. id: the same for the same event. kind: "tick" or "final". total: charged so far."""
+    """What a run has used so far. id: the same for the same event. kind: "tick", "final" or "budget". total: charged so far.
+
+    Of a budget: that so many per cent of what its user may spend in that month are spent; total: spent by then, run: whose charge
+    told so.
+    """
 
     id: str
     at: Instant
@@ -22,6 +26,8 @@ class Usage:
     kind: str
     ran: Span
     total: Credits
+    percent: int = 0
+    month: str = ""
 
 
 class Metering(Protocol):

@@ -71,16 +71,18 @@ class NodeStatus:
 
 @frozen
 class NodeRecord:
-    """`version` is the store's, "" before the first write."""
+    """`version` is the store's, "" before the first write. unreadable: why what is stored can't be read, "" if it can; nothing
+    else is known of such a node then, and its record is not written."""
 
     name: str
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
     version: str = ""
+    unreadable: str = ""
 
 
 class NodeRecords(Protocol):
-    """Raises Unavailable when the store does not answer."""
+    """Raises Unavailable when the store does not answer. A write of an unreadable record raises Unreadable."""
 
     def get(self, name: str) -> NodeRecord | None: ...
 

@@ -5,6 +5,7 @@ All rates are micro-credits per hour. Shares are parts per million, so that no f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from attrs import field, frozen
@@ -62,11 +63,20 @@ class Price:
     lines: tuple[PriceLine, ...]
 
 
+def order(tariff: Tariff) -> tuple[Instant, int]:
+    """Of two lists that are effective, the one that began later holds; of two that began together, the newer version."""
+    return tariff.effective, tariff.version
+
+
+def in_force(tariffs: Iterable[Tariff], at: Instant) -> Tariff | None:
+    return max((each for each in tariffs if each.effective <= at), key=order, default=None)
+
+
 class Tariffs(Protocol):
     """Raises Unavailable when the store does not answer."""
 
     def in_force(self, at: Instant) -> Tariff:
-        """The newest version whose `effective` is not after `at`."""
+        """Of those whose `effective` is not after `at` the last by `order`. Raises NotFound."""
         ...
 
     def history(self) -> tuple[Tariff, ...]:

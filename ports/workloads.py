@@ -11,7 +11,7 @@ from typing import Protocol
 
 from attrs import evolve, field, frozen
 
-from ports.errors import IllegalTransition
+from ports.errors import IllegalTransition, Invalid
 from ports.tariffs import Price
 from ports.units import Credits, Instant, Mib, Span
 
@@ -70,6 +70,20 @@ class RunId:
         if not slash:
             raise ValueError(f"{text!r:.80} names no run")
         return RunId(front, int(last))
+
+
+def is_id(text: str) -> bool:
+    """Whether a workload may have that id: not what reads as one of another's runs, or its own runs would read as replicas of it."""
+    _, slash, last = text.rpartition("/")
+    return not (slash and last.isdecimal())
+
+
+def checked_id(text: str) -> str:
+    """Raises Invalid."""
+    if not is_id(text):
+        remedy = "Give an id that does not end in a slash and a number."
+        raise Invalid(f"The id {text!r:.80} reads as a run of another workload.", "id", remedy, text)
+    return text
 
 
 # ---------------------------------------------------------------- phases and states
@@ -328,10 +342,14 @@ class JobFilter:
 
 @frozen
 class Page:
-    """Jobs, and the cursor of the next page; empty at the end."""
+    """Jobs, and the cursor of the next page; empty at the end.
+
+    unreadable: ids of stored objects that may belong here and can't be read: they are there, and nobody knows their state.
+    """
 
     jobs: tuple[Job, ...]
     cursor: str = ""
+    unreadable: tuple[str, ...] = ()
 
 
 @frozen
@@ -339,13 +357,14 @@ class Changes:
     """What changed after a cursor: each job's latest state, and ids that are gone. cursor: to ask on from.
 
     whole: the cursor was too old for a difference; `jobs` are all there are, and whatever is not among them is gone.
-    An id is never in both: one that was made anew is in `jobs`, with another uid.
+    An id is never in both: one that was made anew is in `jobs`, with another uid. unreadable: as in `Page`; these are not gone.
     """
 
     jobs: tuple[Job, ...]
     deleted: tuple[str, ...]
     cursor: str
     whole: bool = False
+    unreadable: tuple[str, ...] = ()
 
 
 class Workloads(Protocol):
@@ -353,10 +372,17 @@ class Workloads(Protocol):
 
     def create(self, job: Job) -> Job:
         """Store a new job; gives it with its version, and with a uid of the store's own if it gives one. Raises AlreadyExists
-        if the id is taken."""
+        if the id is taken, Invalid if it is none (`is_id`)."""
         ...
 
-    def get(self, job_id: str) -> Job | None: ...
+    def get(self, job_id: str) -> Job | None:
+        """Raises Unreadable."""
+        ...
+
+    def peek(self, job_id: str) -> Job | None:
+        """What `get` would give now, where that can be told at once, without waiting for a lock, a disk or a network; None: ask
+        `get`. Never raises. For whoever must not stand still, such as an event loop."""
+        ...
 
     def list(self, which: JobFilter = JobFilter(), cursor: str = "", limit: int = 100, newest_first: bool = False) -> Page:
         """By creation and id. A cursor is opaque, and belongs to the same filter and order."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import structlog
-from attrs import frozen
+from attrs import field, frozen
 
 KEPT_BYTES = 1024 * 1024  # of one file; there are at most two
 
@@ -25,23 +26,36 @@ class LastLines:
 
     path: Path
     limit: int = KEPT_BYTES
+    _open: list[int] = field(factory=list, init=False, repr=False)  # the descriptor that this process writes to, if it has one
+    _adding: threading.Lock = field(factory=threading.Lock, init=False, repr=False)  # nobody writes to one that is being closed
 
     def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """As a processor of structlog; what can't be kept is not kept, and nobody fails by it."""
         shown = structlog.processors.format_exc_info(logger, method, dict(event))
-        with suppress(OSError):
-            self._add(str(structlog.processors.JSONRenderer()(logger, method, shown)))
+        self.keep(logger, method, str(structlog.processors.JSONRenderer()(logger, method, shown)))
         return event
 
+    def keep(self, logger: Any, method: str, line: Any) -> str:
+        """The same where the line is made already: a text."""
+        with suppress(OSError), self._adding:
+            self._add(str(line))
+        return str(line)
+
     def _add(self, line: str) -> None:
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        """Another process may have made this file the older one, or one that has no name any more: then it is full."""
+        if not self._open:
+            self._open.append(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        handle = self._open[-1]
+        os.write(handle, line.encode(errors="backslashreplace") + b"\n")
+        ours = os.fstat(handle)
+        if ours.st_size <= self.limit and ours.st_nlink:
+            return
+        self._open.clear()
         try:
-            os.write(handle, line.encode(errors="backslashreplace") + b"\n")
-            full = os.fstat(handle).st_size > self.limit
+            if os.path.samestat(ours, os.stat(self.path)):
+                os.replace(self.path, self.older)
         finally:
             os.close(handle)
-        if full:
-            os.replace(self.path, self.older)
 
     @property
     def older(self) -> Path:
@@ -64,15 +78,15 @@ def log_to_stderr(kept: LastLines | None = None) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso"),
     ]
-    if kept is not None:
-        processors.append(kept)
     if watched:
+        processors += [] if kept is None else [kept]
         processors += [
             structlog.processors.StackInfoRenderer(),
             structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
         ]
     else:
         processors += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        processors += [] if kept is None else [kept.keep]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

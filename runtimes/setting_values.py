@@ -70,6 +70,11 @@ def optional(reader: Reader) -> Reader:
     return Reader(f"{reader.expects}, or leave it empty", lambda raw: reader.read(raw) if raw else "")
 
 
+def or_else(reader: Reader, default: Any) -> Reader:
+    """The same, and empty is the default."""
+    return Reader(f"{reader.expects}, or leave it empty", lambda raw: reader.read(raw) if raw.strip() else default)
+
+
 def origins() -> Reader:
     return Reader("* or a comma-separated list of origins such as https://app.example.org", _origins)
 

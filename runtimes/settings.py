@@ -18,6 +18,7 @@ import typed_settings as ts
 from cattrs import Converter
 from typed_settings.types import LoadedSettings, LoaderMeta, OptionList, Secret
 
+from core.house import EXPOSURE_LIMIT
 from core.policies import PlacementPolicy
 from core.retention import Retention
 from ports.errors import Invalid
@@ -209,6 +210,13 @@ class Settings:
         default=Decimal(1),
         metadata=_about(read.hours(8760), "Hours of the dearest rate that are held while a job lives."),
     )
+    exposure_limit: Decimal = attrs.field(
+        default=Decimal(EXPOSURE_LIMIT.micro) / 1_000_000,
+        metadata=_about(
+            read.or_else(read.credit_amount(), Decimal(EXPOSURE_LIMIT.micro) / 1_000_000),
+            "Credits that a user may have run up uncharged while new work of his is still taken; empty: the default.",
+        ),
+    )
     max_price_per_call: Decimal = attrs.field(
         default=Decimal(0),
         metadata=_about(read.credit_amount(), "Cap in credits of an endpoint's price per call; 0: none."),
@@ -325,6 +333,10 @@ class Settings:
     def vram_credits(self) -> Credits:
         """VRAM_RATE, per GB and hour."""
         return Credits.parse(f"{self.vram_rate:f}")
+
+    @property
+    def exposure(self) -> Credits:
+        return Credits.parse(f"{self.exposure_limit:f}")
 
     @property
     def demo(self) -> bool:

@@ -8,10 +8,16 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from ports.errors import Invalid
+
 
 def state_folder(path: Path) -> Path:
-    """The folder, made if there is none, closed to other users of the machine."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """The folder, made if there is none, closed to other users of the machine. Raises Invalid if it can't be made."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        words = f"STATE_DIR {str(path)!r} can't be made: {error.strerror}."
+        raise Invalid(words, "STATE_DIR", "Give a folder that may be made or written.", str(path)) from error
     return path.absolute()
 
 

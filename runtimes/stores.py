@@ -75,7 +75,7 @@ def _on_kubernetes(settings: Settings, opened: ExitStack, tells: bool) -> Stores
 
 
 def _by_control_service(settings: Settings, opened: ExitStack) -> Stores:
-    line = Line(settings.kuberay_service_url, settings.admin_token.get_secret_value())
+    line = Line(settings.kuberay_service_url, settings.admin_token.get_secret_value(), ours=True)
     opened.callback(line.close)
     leadership = RemoteLeadership(line, _identity(), settings.lease)
     return Stores(RemoteWorkloads(line), RemoteNodes(line), RemoteTariffs(line), RemoteEpochs(line), leadership)

@@ -10,6 +10,8 @@ from typing import Any
 import falcon
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 
+from runtimes.gunicorn_settings import configure
+
 App = falcon.App[falcon.Request, falcon.Response]
 
 
@@ -24,7 +26,6 @@ class ThreadServer(BaseApplication):  # type: ignore[misc]
 
     def load_config(self) -> None:
         wanted: dict[str, Any] = {
-            "bind": [f"fd://{self._listener.fileno()}"],
             "workers": 1,
             "worker_class": "gthread",
             "threads": self._threads,
@@ -32,14 +33,8 @@ class ThreadServer(BaseApplication):  # type: ignore[misc]
             "timeout": 120,
             "keepalive": 75,
             "proc_name": self._name,
-            "loglevel": "warning",
-            "forwarded_allow_ips": "",
-            "header_map": "drop",
-            "control_socket_disable": True,
         }
-        for name, value in wanted.items():
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
+        configure(self.cfg, self._listener, wanted)
 
     def load(self) -> App:
         return self._make(self._opened)

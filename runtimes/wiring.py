@@ -86,6 +86,7 @@ def wire(settings: Settings, gateway_url: str, part: Part = Part.GATEWAY) -> Wir
         placement=settings.placement_policy,
         archive_after=settings.jobs_kept,
         retention=settings.retention,
+        exposure_limit=settings.exposure,
     )
     blobs = open_blobs(settings, folder, gateway_url, secret, clock, opened)
     house = House(stores.workloads, stores.nodes, money.credits, stores.tariffs, blobs, clock, SystemRandomness(), terms, money.metering)

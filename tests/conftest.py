@@ -29,6 +29,7 @@ __all__ += ["s3_blobs", "s3_connection", "seaweed"]  # and of those that need a 
 
 MARK = "GRIDWEAVE_TEST_RUN"
 SUITES = ("unit", "properties", "money", "contract", "s3", "kube", "e2e")
+REAL = {"contract", "e2e", "kube", "s3", "money"}  # suites of whole processes; see `pytest_terminal_summary`
 ROUNDS_OF_GRACE = 30  # looks at the process table, a tenth of a second apart, before a dying process counts as left alive
 
 # Machines are noisy: neither a slow example nor slow generation is a failure. A failure prints the blob that replays it.
@@ -57,6 +58,9 @@ def _why_no_gpu() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if REAL & set(item.path.parts):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     wanting = [item for item in items if item.get_closest_marker("gpu")]
     if wanting and (reason := _why_no_gpu()):
         for item in wanting:
@@ -153,10 +157,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         if suite:
             spans[suite].append((report.start, report.stop))
             tests[suite].add(report.nodeid)
+    _show_repeats(terminalreporter)
     if spans:
         terminalreporter.section("wall time of each suite")
     for suite in (each for each in SUITES if each in spans):
         terminalreporter.write_line(f"{suite:<12}{len(tests[suite]):>6} tests {wall_seconds(spans[suite]):>8.1f} s")
+
+
+def _show_repeats(terminalreporter: pytest.TerminalReporter) -> None:
+    """A test of whole processes that fails is run once more, since a machine that stands still for a while looks like a fault of
+    ours. The closing line counts it, and here is why it failed: whoever sees one twice has found a fault."""
+    repeated = terminalreporter.stats.get("rerun", ())
+    if repeated:
+        terminalreporter.section("failed at first, and were run again")
+    for report in repeated:
+        terminalreporter.write_line(f"____ {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

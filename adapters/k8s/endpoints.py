@@ -11,10 +11,11 @@ from adapters.k8s.client import API_VERSION, KubeClient
 from adapters.k8s.forms import Form, check_size, maybe_time, original, sendable, time_of, time_text, without_none
 from adapters.k8s.mapping import LARGEST_NEW, ask_form, ask_of, job_key
 from adapters.k8s.objects import Objects
+from adapters.k8s.unread import Unread
 from ports.endpoints import SCHEMA, Endpoint, EndpointMode, EndpointPhase, EndpointSpec, EndpointStatus, check_endpoint_transition
-from ports.errors import Conflict, Unavailable
+from ports.errors import Conflict, Unreadable
 from ports.units import Credits
-from ports.workloads import JobFilter
+from ports.workloads import JobFilter, checked_id
 
 PLURAL = "gridweaveendpoints"
 KIND = "GridweaveEndpoint"
@@ -26,6 +27,7 @@ class KubeEndpoints:
     def __init__(self, client: KubeClient) -> None:
         self._namespace = client.namespace
         self._objects = Objects(client, PLURAL)
+        self._unread = Unread(KIND)
 
     def create(self, endpoint: Endpoint) -> Endpoint:
         meta = {
@@ -34,7 +36,7 @@ class KubeEndpoints:
         }
         form = self._object(endpoint, meta, spec=_spec_form(endpoint))
         check_size(f"endpoint {endpoint.id!r:.60}", form, LARGEST_NEW)
-        return endpoint_of(self._objects.create(endpoint.id, form))
+        return endpoint_of(self._objects.create(checked_id(endpoint.id), form))
 
     def get(self, endpoint_id: str) -> Endpoint | None:
         found = self._objects.get(endpoint_id, names.object_name(endpoint_id))
@@ -42,7 +44,7 @@ class KubeEndpoints:
 
     def list(self, labels: Mapping[str, str]) -> tuple[Endpoint, ...]:
         def fold(forms: Iterator[Form]) -> list[Endpoint]:
-            return [endpoint_of(form) for form in forms]
+            return [found for form in forms if (found := self._unread.skipping(form, endpoint_of)) is not None]
 
         found, _ = self._objects.read(fold, names.selector(JobFilter(labels=dict(labels))))
         fitting = (each for each in found if labels.items() <= each.spec.labels.items())
@@ -69,20 +71,20 @@ class KubeEndpoints:
 
 
 def endpoint_of(form: Form) -> Endpoint:
-    """Raises Unavailable if it was written by a newer release or can't be read."""
+    """Raises Unreadable if it was written by a newer release or can't be read."""
     meta = form["metadata"]
     try:
         spec, status = original(form["spec"]), original(form.get("status") or {})
         schema = max(spec.get("schemaVersion", 1), status.get("schemaVersion", 1))
         if schema > SCHEMA:
-            raise Unavailable("a stored endpoint", f"a newer release wrote {meta['name']} (schema {schema}); this one knows up to {SCHEMA}")
+            raise Unreadable("a stored endpoint", f"a newer release wrote {meta['name']} (schema {schema}); this one knows up to {SCHEMA}")
         created = time_of(spec.get("createdAt") or meta["creationTimestamp"])
         found = Endpoint(job_key(meta), meta["uid"], created, _spec(spec))
         return evolve(found, status=_status(status), generation=meta["generation"], version=meta["resourceVersion"], schema=schema)
-    except Unavailable:
+    except Unreadable:
         raise
     except Exception as error:  # whatever a form that somebody wrote by hand makes us raise
-        raise Unavailable("a stored endpoint", f"object {meta['name']} can't be read: {type(error).__name__}: {error}"[:300]) from error
+        raise Unreadable("a stored endpoint", f"object {meta['name']} can't be read: {type(error).__name__}: {error}"[:300]) from error
 
 
 def _spec_form(endpoint: Endpoint) -> Form:

@@ -14,7 +14,7 @@ from attrs import evolve
 from adapters.k8s import conditions, names
 from adapters.k8s.client import API_VERSION
 from adapters.k8s.forms import Form, check_size, mark, maybe_time, original, sendable, time_of, time_text, without_none
-from ports.errors import Unavailable
+from ports.errors import Unreadable
 from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Instant, Mib, Rate, Span
 from ports.workloads import (
@@ -36,6 +36,7 @@ from ports.workloads import (
     RunId,
     RunState,
     Slot,
+    is_id,
 )
 
 KIND = "GridweaveJob"
@@ -83,21 +84,21 @@ def status_object(job: Job, namespace: str, generation: int = 1) -> Form:
 
 
 def job_of(form: Form) -> Job:
-    """Raises Unavailable if it was written by a newer release or can't be read."""
+    """Raises Unreadable if it was written by a newer release or can't be read."""
     name = form.get("metadata", {}).get("name", "")
     try:
         return _job(form)
-    except Unavailable:
+    except Unreadable:
         raise
     except Exception as error:  # whatever a form that somebody wrote by hand makes us raise
-        raise Unavailable("a stored job", f"object {name} can't be read: {type(error).__name__}: {error}"[:300]) from error
+        raise Unreadable("a stored job", f"object {name} can't be read: {type(error).__name__}: {error}"[:300]) from error
 
 
 def _job(form: Form) -> Job:
     meta, spec, written = form["metadata"], original(form["spec"]), form.get("status") or {}
     schema = max(spec.get("schemaVersion", 1), written.get("schemaVersion", 1))
     if schema > SCHEMA:
-        raise Unavailable("a stored job", f"a newer release wrote {meta['name']} (schema {schema}); this one knows up to {SCHEMA}")
+        raise Unreadable("a stored job", f"a newer release wrote {meta['name']} (schema {schema}); this one knows up to {SCHEMA}")
     notes = original(meta.get("annotations") or {})
     key, created = job_key(meta), _created(form)
     if "schemaVersion" in written:
@@ -128,6 +129,12 @@ def _created(form: Form) -> Instant:
 
 
 def job_key(meta: Form) -> str:
+    """The id of a workload. One that reads as a run of another is none, whoever has annotated it."""
+    key = object_key(meta)
+    return key if is_id(key) else str(meta["name"])
+
+
+def object_key(meta: Form) -> str:
     """The id of an object: its annotation, if its name agrees; else its name."""
     noted = original((meta.get("annotations") or {}).get(names.ID, ""))
     return noted if isinstance(noted, str) and names.object_name(noted) == meta["name"] else str(meta["name"])

@@ -9,9 +9,10 @@ from attrs import evolve
 from adapters.k8s import names
 from adapters.k8s.client import API_VERSION, KubeClient
 from adapters.k8s.forms import Form, check_size, mark, original, sendable, without_none
-from adapters.k8s.mapping import job_key
+from adapters.k8s.mapping import object_key
 from adapters.k8s.objects import Objects
-from ports.errors import Conflict, Unavailable
+from adapters.k8s.unread import Unread
+from ports.errors import Conflict, Unreadable
 from ports.nodes import Gpu, NodeRecord, NodeSpec, NodeState, NodeStatus, Quarantine
 from ports.units import Mib, Span
 
@@ -26,22 +27,25 @@ class KubeNodes:
     def __init__(self, client: KubeClient) -> None:
         self._namespace = client.namespace
         self._objects = Objects(client, PLURAL)
+        self._unread = Unread(KIND)
 
     def get(self, name: str) -> NodeRecord | None:
         found = self._objects.get(name, names.object_name(name))
-        return None if found is None else _record(found)
+        return None if found is None else self._known(found)
 
     def list(self) -> tuple[NodeRecord, ...]:
         def fold(forms: Iterator[Form]) -> list[NodeRecord]:
-            return [_record(form) for form in forms]
+            return [self._known(form) for form in forms]
 
         return tuple(sorted(self._objects.read(fold)[0], key=lambda record: record.name))
 
     def put_spec(self, record: NodeRecord) -> NodeRecord:
+        _check(record)
         form = self._object(record, spec=_spec_form(record.spec))
         return _record(self._objects.replace(record.name, form) if record.version else self._objects.create(record.name, form))
 
     def put_status(self, record: NodeRecord) -> NodeRecord:
+        _check(record)
         if not record.version:
             made = _record(self._objects.create(record.name, self._object(record, spec=_spec_form(NodeSpec()))))
             record = evolve(record, version=made.version)
@@ -52,6 +56,14 @@ class KubeNodes:
             self._objects.delete(name, names.object_name(name))
         except Conflict:
             return  # there is none
+
+    def _known(self, form: Form) -> NodeRecord:
+        """A node whose record can't be read is there all the same: it must get no work by what is not known of it."""
+        found = self._unread.skipping(form, _record)
+        if found is not None:
+            return found
+        meta, why = form["metadata"], "Its record can't be read: a newer release wrote it, or it is damaged."
+        return NodeRecord(object_key(meta), NodeSpec(drain=True), NodeStatus(NodeState.UNFIT, why), meta["resourceVersion"], why)
 
     def _object(self, record: NodeRecord, **halves: Form) -> Form:
         meta = without_none(
@@ -65,6 +77,11 @@ class KubeNodes:
         form = {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, **halves}
         check_size(f"node {record.name!r:.60}", form)
         return form
+
+
+def _check(record: NodeRecord) -> None:
+    if record.unreadable:
+        raise Unreadable(f"the record of {record.name}", record.unreadable)
 
 
 def _spec_form(spec: NodeSpec) -> Form:
@@ -98,12 +115,12 @@ def _status_form(status: NodeStatus) -> Form:
 def _record(form: Form) -> NodeRecord:
     meta, spec, status = form["metadata"], original(form.get("spec") or {}), original(form.get("status") or {})
     if max(spec.get("schemaVersion", 1), status.get("schemaVersion", 1)) > SCHEMA:
-        raise Unavailable("a node record", f"a newer release wrote {meta['name']}; this one knows up to schema {SCHEMA}")
+        raise Unreadable("a node record", f"a newer release wrote {meta['name']}; this one knows up to schema {SCHEMA}")
     try:
         wanted = NodeSpec(spec.get("owner", ""), spec.get("drain", False), spec.get("gone", False))
-        return NodeRecord(job_key(meta), wanted, _status(status), meta["resourceVersion"])
+        return NodeRecord(object_key(meta), wanted, _status(status), meta["resourceVersion"])
     except (KeyError, ValueError, TypeError) as error:
-        raise Unavailable("a node record", f"object {meta['name']} can't be read: {type(error).__name__}: {error}"[:200]) from error
+        raise Unreadable("a node record", f"object {meta['name']} can't be read: {type(error).__name__}: {error}"[:200]) from error
 
 
 def _status(form: Form) -> NodeStatus:

@@ -12,7 +12,7 @@ from adapters.k8s.client import API_VERSION, KubeClient
 from adapters.k8s.forms import Form, check_size, original, sendable, time_of, time_text
 from adapters.k8s.objects import Objects
 from ports.errors import Conflict, NotFound, Unavailable
-from ports.tariffs import Splits, Tariff
+from ports.tariffs import Splits, Tariff, in_force
 from ports.units import Instant
 
 PLURAL = "gridweavetariffs"
@@ -28,10 +28,10 @@ class KubeTariffs:
         self._known: tuple[Tariff, ...] = ()  # the oldest versions, without a gap at their end
 
     def in_force(self, at: Instant) -> Tariff:
-        found = [tariff for tariff in self._up_to_now() if tariff.effective <= at]
-        if not found:
+        found = in_force(self._up_to_now(), at)
+        if found is None:
             raise NotFound("No tariff is in force at that time.", "tariff", "Publish one that is effective from then or before.")
-        return found[-1]
+        return found
 
     def _up_to_now(self) -> tuple[Tariff, ...]:
         known = self._known or self.history()

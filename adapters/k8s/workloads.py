@@ -15,7 +15,7 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from attrs import evolve
 
@@ -23,11 +23,12 @@ from adapters.k8s import names
 from adapters.k8s.client import KubeClient
 from adapters.k8s.feed import KEPT, Feed
 from adapters.k8s.forms import Form
-from adapters.k8s.mapping import created_key, is_deleting, job_key, job_object, job_of, status_object
+from adapters.k8s.mapping import KIND, created_key, is_deleting, job_key, job_object, job_of, status_object
 from adapters.k8s.objects import PAGE, Objects
+from adapters.k8s.unread import Unread
 from ports.errors import Conflict, IllegalTransition, Invalid
 from ports.units import Span
-from ports.workloads import TERMINAL, Changes, Job, JobFilter, Page, Phase, check_transition
+from ports.workloads import TERMINAL, Changes, Job, JobFilter, Page, Phase, check_transition, checked_id
 
 PLURAL = "gridweavejobs"
 LIMIT = 10_000
@@ -54,6 +55,7 @@ class KubeWorkloads:
         self._namespace = client.namespace
         self._objects = Objects(client, PLURAL, page)
         self._at_once = at_once
+        self._unread = Unread(KIND)
         self.feed = Feed(self._objects, job_key, self._release_settled, self._saw, kept)
         self._known: OrderedDict[tuple[str, str], Job] = OrderedDict()
         self._knowing = threading.Lock()
@@ -64,7 +66,7 @@ class KubeWorkloads:
     # ------------------------------------------------------------ one job
 
     def create(self, job: Job) -> Job:
-        made = self._noted(self._objects.create(job.id, job_object(job, self._namespace)))
+        made = self._noted(self._objects.create(checked_id(job.id), job_object(job, self._namespace)))
         if job.status.phase is Phase.PENDING:
             return made
         return self._swap(evolve(made, status=job.status))  # so that people and selectors see its phase
@@ -74,6 +76,10 @@ class KubeWorkloads:
         if found is None or job_key(found["metadata"]) != job_id:
             return None
         return self._note(job_of(found))
+
+    def peek(self, job_id: str) -> Job | None:
+        """What the feed has heard may be older than what others have been told: only the API server knows."""
+        return None
 
     def replace(self, job: Job) -> Job:
         old = self._read(job)
@@ -136,15 +142,17 @@ class KubeWorkloads:
         after = _parse(cursor, order) if cursor else None
         choose = heapq.nlargest if newest_first else heapq.nsmallest
 
-        def fold(forms: Iterator[Form]) -> list[tuple[tuple[int, str], Job]]:
+        def fold(forms: Iterator[Form]) -> tuple[list[tuple[tuple[int, str], Job]], dict[str, None]]:
+            unread = dict[str, None]()
             placed = ((created_key(form), form) for form in forms)
             wanted = ((place, form) for place, form in placed if after is None or (place < after if newest_first else place > after))
-            fitting = ((place, job) for place, form in wanted if _matches(job := job_of(form), which))
-            return choose(limit + 1, fitting, key=lambda each: each[0])
+            known = ((place, job) for place, form in wanted if (job := self._job(form, unread)) is not None)
+            fitting = ((place, job) for place, job in known if _matches(job, which))
+            return choose(limit + 1, fitting, key=lambda each: each[0]), unread
 
-        found, _ = self._objects.read(fold, names.selector(which), _phases(which))
+        (found, unread), _ = self._objects.read(fold, names.selector(which), _phases(which))
         jobs = tuple(job for _, job in found[:limit])
-        return Page(jobs, _cursor(order, jobs[-1]) if len(found) > limit else "")
+        return Page(jobs, _cursor(order, jobs[-1]) if len(found) > limit else "", tuple(unread))
 
     def changes(self, cursor: str, wait: Span = Span(0)) -> Changes:
         deadline = time.monotonic() + wait.seconds
@@ -157,17 +165,30 @@ class KubeWorkloads:
         after = int(cursor)
         found = self.feed.after(after, deadline, self._at_once) if self.feed.reaches(after) else None
         if found is None:
-            forms, version = self._objects.read(lambda forms: [job_of(form) for form in forms])
-            return Changes(tuple(forms), (), version, whole=True)
-        jobs = tuple(self._note(job_of(change.form)) for change in found if change.form is not None)
+            (everything, unread), version = self._objects.read(self._all)
+            return Changes(everything, (), version, True, unread)
+        jobs, unread = self._all(change.form for change in found if change.form is not None)
         gone = tuple(change.key for change in found if change.form is None)
-        return Changes(jobs, gone, str(found[-1].version) if found else cursor)
+        for job in jobs:
+            self._note(job)
+        return Changes(jobs, gone, str(found[-1].version) if found else cursor, unreadable=unread)
+
+    def _all(self, forms: Iterable[Form]) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+        """The jobs, and the ids of what can't be read."""
+        unread = dict[str, None]()
+        return tuple(job for form in forms if (job := self._job(form, unread)) is not None), tuple(unread)
+
+    def _job(self, form: Form, unread: dict[str, None]) -> Job | None:
+        found = self._unread.skipping(form, job_of)
+        if found is None:
+            unread[job_key(form["metadata"])] = None
+        return found
 
     # ------------------------------------------------------------ the finalizer
 
     def _saw(self, form: Form) -> None:
         """In the feed's thread: what its user deleted may go once it is settled."""
-        if is_deleting(form) and form["status"]["phase"] in TERMINAL:
+        if is_deleting(form) and (form.get("status") or {}).get("phase") in TERMINAL:
             self._unhold(form)
 
     def _release_settled(self) -> None:

@@ -28,6 +28,7 @@ from ports.errors import AlreadyExists, Invalid, NotFound, Unavailable
 from ports.units import Instant, Span
 
 BLOCK = 256 * 1024  # bytes read at once
+TRIES = 100  # to find the folder of a new name where it has just been made
 _TRAILER = struct.Struct("<8s32sQ")
 _MARK = b"GWBLOB1\n"
 _END = "~"
@@ -41,14 +42,14 @@ class FolderBlobs:
         """base_url: of the gateway that serves the grants. secret: signs them, the same in every process of the store.
         fsync: what was answered survives a power cut, except uploads and copies of them: these are on the disk within
         the system's own half minute, and a job whose inputs were cut short says so."""
-        self._objects = folder / "objects"
-        self._temporary = folder / "temporary"
+        self._objects = str(folder / "objects")  # paths here are text: making them of parts is most of what a small file costs
+        self._temporary = str(folder / "temporary")
         self._base_url = base_url.rstrip("/")
         self._secret = secret
         self._fsync = fsync
         with _answering():
-            self._objects.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._temporary.mkdir(mode=0o700, exist_ok=True)
+            os.makedirs(self._objects, mode=0o700, exist_ok=True)
+            os.makedirs(self._temporary, mode=0o700, exist_ok=True)
 
     def put(self, key: str, data: Iterable[bytes], only_new: bool = False) -> BlobInfo:
         target = self._path(key)
@@ -92,22 +93,24 @@ class FolderBlobs:
         folder, slash, start = prefix.rpartition("/")
         if slash:
             checked_key(folder)
-        return self._walk(self._objects / folder, folder + slash, start)
+        return self._walk(f"{self._objects}/{folder}".rstrip("/"), folder + slash, start)
 
     def copy(self, source: str, target: str) -> BlobInfo:
         """Both have the time of the copy afterwards: they are one file with two names."""
         origin, place = self._path(source), self._path(target)
-        with _answering(), self._temporarily() as temporary:
+        with _answering():
             try:
-                os.link(origin, temporary)
+                os.utime(origin)
+                if not self._link_new(origin, place):
+                    with self._temporarily() as temporary:
+                        os.link(origin, temporary)
+                        self._name(temporary, place, target, only_new=False, durable=False)
             except FileNotFoundError:
                 raise NotFound(f"There is no blob {source}.", "key") from None
             except OSError as error:
                 if error.errno not in (errno.EMLINK, errno.EPERM, errno.ENOTSUP):
                     raise
                 return self.put(target, self.get(source))
-            os.utime(temporary)
-            self._name(temporary, place, target, only_new=False, durable=False)
         found = self.stat(target)
         if found is None:
             raise NotFound(f"The blob {target} was deleted while it was copied.", "key")
@@ -116,8 +119,8 @@ class FolderBlobs:
     def delete(self, key: str) -> None:
         path = self._path(key)
         with _answering(), contextlib.suppress(FileNotFoundError):
-            path.unlink()
-            self._prune(path.parent)
+            os.unlink(path)
+            self._prune(os.path.dirname(path))
 
     def grant_read(self, key: str, expires: Instant) -> Grant:
         return read_grant(self._secret, self._base_url, key, expires)
@@ -138,38 +141,41 @@ class FolderBlobs:
 
     # ------------------------------------------------------------ files
 
-    def _path(self, key: str) -> Path:
-        return self._objects / (checked_key(key) + _END)
+    def _path(self, key: str) -> str:
+        return f"{self._objects}/{checked_key(key)}{_END}"
 
     @contextlib.contextmanager
-    def _temporarily(self) -> Iterator[Path]:
-        path = self._temporary / secrets.token_hex(16)
+    def _temporarily(self) -> Iterator[str]:
+        path = f"{self._temporary}/{secrets.token_hex(16)}"
         try:
             yield path
         finally:  # also after a rename onto another name of the same file, which does nothing
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
-    def _write(self, path: Path, key: str, data: Iterable[bytes]) -> BlobInfo:
+    def _write(self, path: str, key: str, data: Iterable[bytes]) -> BlobInfo:
         """An error of `data` itself passes as it is."""
         digest, size = hashlib.sha256(), 0
         with _answering():
-            file = path.open("xb", buffering=0)
-        with file:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
             for block in data:
                 digest.update(block)
                 size += len(block)
                 with _answering():
-                    _write_all(file.fileno(), block)
+                    _write_all(handle, block)
             with _answering():
-                _write_all(file.fileno(), _TRAILER.pack(_MARK, digest.digest(), size))
+                _write_all(handle, _TRAILER.pack(_MARK, digest.digest(), size))
                 if self._fsync and not key.startswith(_TRANSIENT):
-                    os.fsync(file.fileno())
-                return BlobInfo(key, size, _modified(os.fstat(file.fileno())), digest.hexdigest())
+                    os.fsync(handle)
+                return BlobInfo(key, size, _modified(os.fstat(handle)), digest.hexdigest())
+        finally:
+            os.close(handle)
 
-    def _name(self, temporary: Path, target: Path, key: str, only_new: bool, durable: bool = True) -> None:
-        for _ in range(100):
-            with contextlib.suppress(FileNotFoundError, FileExistsError):  # a delete is just removing the empty folder
-                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _name(self, temporary: str, target: str, key: str, only_new: bool, durable: bool = True) -> None:
+        folder = os.path.dirname(target)
+        for _ in range(TRIES):
+            _make_folder(folder)
             try:
                 (os.link if only_new else os.replace)(temporary, target)
                 break
@@ -181,17 +187,31 @@ class FolderBlobs:
             raise Unavailable("the blob store", f"the folder of {key} vanishes again and again")
         if self._fsync and durable and not key.startswith(_TRANSIENT):
             with contextlib.suppress(FileNotFoundError):  # deleted again already
-                _sync_folder(target.parent)
+                _sync_folder(folder)
 
-    def _prune(self, folder: Path) -> None:
+    def _link_new(self, origin: str, place: str) -> bool:
+        """Whether the name was free. Most copies are of inputs to where nothing has been before."""
+        for _ in range(TRIES):
+            try:
+                os.link(origin, place)
+            except FileExistsError:
+                return False
+            except FileNotFoundError:  # the folder, or the origin: then the last try says so again
+                _make_folder(os.path.dirname(place))
+            else:
+                return True
+        os.link(origin, place)
+        return True
+
+    def _prune(self, folder: str) -> None:
         while folder != self._objects:
             try:
-                folder.rmdir()
+                os.rmdir(folder)
             except OSError:  # not empty, or gone already
                 return
-            folder = folder.parent
+            folder = os.path.dirname(folder)
 
-    def _walk(self, folder: Path, above: str, start: str = "") -> Iterator[BlobInfo]:
+    def _walk(self, folder: str, above: str, start: str = "") -> Iterator[BlobInfo]:
         """In the order of whole keys: a folder counts as its name and a slash."""
         with _answering():
             try:
@@ -202,10 +222,10 @@ class FolderBlobs:
             if not name.startswith(start):
                 continue
             if name.endswith("/"):
-                yield from self._walk(folder / name, above + name)
+                yield from self._walk(f"{folder}/{name[:-1]}", above + name)
                 continue
             with _answering(), contextlib.suppress(FileNotFoundError):
-                found = (folder / (name + _END)).stat()
+                found = os.stat(f"{folder}/{name}{_END}")
                 yield BlobInfo(above + name, found.st_size - _TRAILER.size, _modified(found))
 
 
@@ -265,7 +285,13 @@ def _write_all(handle: int, data: bytes) -> None:
         view = view[os.write(handle, view) :]
 
 
-def _sync_folder(folder: Path) -> None:
+def _make_folder(folder: str) -> None:
+    """A delete may just be removing it, since it is empty: whoever needs it tries again."""
+    with contextlib.suppress(FileNotFoundError, FileExistsError):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+
+
+def _sync_folder(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -78,7 +78,8 @@ def hello_of(json: Json) -> Hello:
 
 def reports_of(json: Json, node: str) -> Reports:
     ran = {RunId.parse(run): Span(ms) for run, ms in json.get("ran", {}).items()}
-    return Reports(tuple(report_of(each, node) for each in json["reports"]), json["cursor"], ran)
+    uids = {RunId.parse(run): str(uid) for run, uid in json.get("uids", {}).items()}
+    return Reports(tuple(report_of(each, node) for each in json["reports"]), json["cursor"], ran, uids)
 
 
 def report_of(json: Json, node: str) -> RunReport:
@@ -95,6 +96,7 @@ def report_of(json: Json, node: str) -> RunReport:
         json.get("stored_error", ""),
         tuple(Slot(node, each["gpu"], Mib(each["mib"])) for each in json["slots"]),
         json.get("epoch", 0),
+        json.get("uid", ""),
     )
 
 

@@ -21,6 +21,7 @@ from ports.errors import Refused, Unavailable
 CONNECT_S, ANSWER_S = 3.0, 20.0
 CONNECTIONS = 32
 CONTROL = "the control service"
+NOT_LIKE_THIS = (400, 413, 415, 422)  # statuses: the same again would be answered the same
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0  # between two tries
 
 
@@ -54,10 +55,22 @@ class Line:
         return self._ask(path, method, calls.pack(method, *args), ANSWER_S + patience_s)
 
     def post(self, path: str, body: bytes, content_type: str) -> None:
-        """Send what is no call. Raises likewise."""
+        """Send what is no call, to whoever takes it: he need not know our form of an answer. Raises Unavailable, or Refused for what
+        he would not take another time either."""
         for attempt in self._attempts():
             with attempt:
-                self._posted(path, body, httpx.Timeout(ANSWER_S, connect=CONNECT_S), content_type)
+                self._sent(path, body, content_type)
+
+    def _sent(self, path: str, body: bytes, content_type: str) -> None:
+        answer = self._answer(path, body, httpx.Timeout(ANSWER_S, connect=CONNECT_S), content_type)
+        if answer.is_success:
+            return
+        if answer.status_code in NOT_LIKE_THIS:
+            raise Refused(f"{self._what.capitalize()} answers {answer.status_code} to what was sent: {answer.text:.200}")
+        try:
+            self._result(answer)
+        except Refused as error:
+            raise Unavailable(self._what, str(error)) from error
 
     def _ask(self, path: str, method: Method, form: calls.Form, seconds: float) -> Any:
         body = json.dumps(form, separators=(",", ":")).encode()  # ASCII: half of a surrogate pair travels as its escape
@@ -71,17 +84,25 @@ class Line:
             stamina.retry_context(on=Unavailable, attempts=self._tries, timeout=None, wait_initial=FIRST_PAUSE_S, wait_max=LONGEST_PAUSE_S)
         )
 
-    def _posted(self, path: str, body: bytes, timeout: httpx.Timeout, content_type: str = "application/json") -> Any:
+    def _posted(self, path: str, body: bytes, timeout: httpx.Timeout) -> Any:
         """What the other end gave as result."""
+        return self._result(self._answer(path, body, timeout, "application/json"))
+
+    def _answer(self, path: str, body: bytes, timeout: httpx.Timeout, content_type: str) -> httpx.Response:
         try:
-            answer = self._client.post(path, content=body, timeout=timeout, headers={"Content-Type": content_type})
+            return self._client.post(path, content=body, timeout=timeout, headers={"Content-Type": content_type})
+        except httpx.HTTPError as error:
+            raise Unavailable(self._what, type(error).__name__) from error
+
+    def _result(self, answer: httpx.Response) -> Any:
+        try:
             said = answer.json()
-        except (httpx.HTTPError, ValueError) as error:
+        except ValueError as error:
             raise Unavailable(self._what, type(error).__name__) from error
         if answer.status_code == 200 and isinstance(said, dict) and "result" in said:
             return said["result"]
         if answer.status_code == 401 and self._ours:
-            raise Unavailable(self._what, "it does not take our ADMIN_TOKEN")
+            raise Unavailable(self._what, "it does not take our ADMIN_TOKEN: set it here as it is set there")
         if answer.status_code == 401:
             raise Refused(f"{self._what.capitalize()} does not take this token.", "ADMIN_TOKEN", "Set ADMIN_TOKEN as it has it.")
         raise calls.take_error(said, self._what)

@@ -9,10 +9,10 @@ from ports.months import Month
 from ports.units import Credits
 
 
-def spend(db: sqlite3.Connection, account: str, month: Month, micro: int) -> None:
+def spend(db: sqlite3.Connection, account: str, month: str, micro: int) -> None:
     db.execute(
         "INSERT INTO spent VALUES (?, ?, ?) ON CONFLICT (account, month) DO UPDATE SET amount = amount + excluded.amount",
-        (account, str(month), micro),
+        (account, month, micro),
     )
 
 

@@ -13,10 +13,11 @@ from attrs import frozen
 
 from adapters.sqlite import caps, journal
 from adapters.sqlite.audit import Audit, audit
+from adapters.sqlite.charging import account_of, charged
 from adapters.sqlite.database import Database
 from adapters.sqlite.payouts import Payout, due, pay
 from ports.clock import Clock
-from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, ChargeState, Entry, HoldAnswer, HoldState, user_account
+from ports.credits import BEGINNING, END, Account, Charge, ChargeAnswer, Entry, HoldAnswer, HoldState, user_account
 from ports.errors import Invalid, KeyReused, Refused
 from ports.months import Month
 from ports.units import Credits, Instant, Span
@@ -36,19 +37,6 @@ class Alarm:
     detail: str
 
 
-@frozen
-class _Highest:
-    """What counts for a run so far. until: ms, -1 before the first charge. payer: "" before the first."""
-
-    payer: str
-    until: int
-    totals: dict[str, int]
-
-    @property
-    def charged(self) -> Credits:
-        return Credits(sum(self.totals.values()))
-
-
 class SqliteCredits:
     """`ports.credits.OperatedCredits`, with the operator's `alarms` and `verify` beside it."""
 
@@ -59,7 +47,7 @@ class SqliteCredits:
 
     def account(self, name: str) -> Account:
         with self._database.snapshot() as db:
-            return _account(db, name, self._month())
+            return account_of(db, name, self._month())
 
     def _month(self) -> Month:
         return Month.of(self._clock.now())
@@ -71,7 +59,7 @@ class SqliteCredits:
         name = _checked(user_account(user))
         with self._database.write() as db:
             db.execute("INSERT INTO accounts VALUES (?, 0, 0, ?) ON CONFLICT (name) DO UPDATE SET plan = excluded.plan", (name, plan))
-            return _account(db, name, self._month())
+            return account_of(db, name, self._month())
 
     def set_cap(self, account: str, cap: Credits | None) -> Account:
         """Also raises Invalid for a cap below 0."""
@@ -80,7 +68,7 @@ class SqliteCredits:
             raise Invalid(f"A cap of {cap} credits can't be.", "cap", "Give 0 or more, or none.", str(cap))
         with self._database.write() as db:
             caps.put(db, account, cap)
-            return _account(db, account, self._month())
+            return account_of(db, account, self._month())
 
     # ------------------------------------------------------------ holds
 
@@ -91,7 +79,7 @@ class SqliteCredits:
             raise Invalid(f"A hold of {amount} credits can't be.", "amount", "Give 0 or more.", str(amount))
         with self._database.write() as db:
             stored = db.execute("SELECT account, amount, have, state FROM holds WHERE key = ?", (key,)).fetchone()
-            have = _account(db, account, self._month()).available
+            have = account_of(db, account, self._month()).available
             if stored is not None and stored[3] == HoldState.CLOSED:
                 return HoldAnswer(HoldState.CLOSED, amount, have)
             if stored is not None:
@@ -122,7 +110,7 @@ class SqliteCredits:
             return ()
         now = self._clock.now()
         with self._database.write() as db:
-            return tuple(_charge(db, now, each) for each in charges)
+            return charged(db, now, charges)
 
     def post(self, key: str, kind: str, lines: dict[str, Credits], memo: str = "") -> bool:
         _check_posting(key, kind, lines)
@@ -198,89 +186,6 @@ class SqliteCredits:
 
 
 # ---------------------------------------------------------------- inside a transaction
-
-
-def _charge(db: sqlite3.Connection, now: Instant, charge: Charge) -> ChargeAnswer:
-    run = str(charge.run)
-    highest = _highest(db, charge.uid, run)
-    fault = _fault(charge)
-    if not fault and charge.until.ms <= highest.until:
-        return _answer(db, now, charge, ChargeState.STALE, highest.charged)
-    fault = fault or _regress(charge, highest)
-    if fault:
-        db.execute(
-            "INSERT INTO alarms (at, uid, run, until, detail) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            (now.ms, charge.uid, run, max(-1, min(charge.until.ms, journal.LARGEST)), fault),  # it may be what is wrong
-        )
-        return _answer(db, now, charge, ChargeState.REFUSED, highest.charged, fault)
-    _post_difference(db, now, charge, highest)
-    return _answer(db, now, charge, ChargeState.POSTED, Credits(sum(total.micro for total in charge.totals.values())))
-
-
-def _answer(db: sqlite3.Connection, now: Instant, charge: Charge, state: ChargeState, charged: Credits, fault: str = "") -> ChargeAnswer:
-    payer, month = _account(db, charge.payer, Month.of(now)), Month.of(now)
-    if payer.cap is None:
-        return ChargeAnswer(state, payer.balance, charged, fault)
-    step = caps.reached(db, charge.payer, month, payer.cap, payer.spent) if state is ChargeState.POSTED else 0
-    return ChargeAnswer(state, payer.balance, charged, fault, payer.cap - payer.spent, step)
-
-
-def _post_difference(db: sqlite3.Connection, now: Instant, charge: Charge, highest: _Highest) -> None:
-    """The payer's line is always there, so that the journal alone tells how far a run is charged."""
-    run = str(charge.run)
-    grown = [(name, Credits(total.micro - highest.totals.get(name, 0))) for name, total in sorted(charge.totals.items())]
-    lines = [
-        (charge.payer, Credits(-sum(amount.micro for _, amount in grown))),
-        *((name, amount) for name, amount in grown if amount.micro),
-    ]
-    journal.append(db, now, journal.CHARGE, charge.uid, lines, run=run, until=charge.until)
-    db.execute(
-        "INSERT INTO charges VALUES (?, ?, ?, ?) ON CONFLICT (uid, run) DO UPDATE SET until = excluded.until",
-        (charge.uid, run, charge.payer, charge.until.ms),
-    )
-    db.executemany(
-        "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (uid, run, account) DO UPDATE SET total = excluded.total",
-        ((charge.uid, run, name, total.micro) for name, total in charge.totals.items() if total.micro),
-    )
-
-
-def _fault(charge: Charge) -> str:
-    """Why the charge can't be one at all, or ""."""
-    for name in (charge.payer, *charge.totals):
-        if not journal.is_account(name):
-            return f"{name!r:.80} is no account"
-    if not 0 <= charge.until.ms <= journal.LARGEST:
-        return f"until is {charge.until.ms} ms"
-    over = next((total for total in charge.totals.values() if not 0 <= total.micro <= journal.LARGEST), None)
-    return "" if over is None else f"a total is {over}"
-
-
-def _regress(charge: Charge, highest: _Highest) -> str:
-    """In what a later charge takes back an earlier one, or ""."""
-    if highest.payer not in ("", charge.payer):
-        return f"payer is {charge.payer}, and was {highest.payer}"
-    for name, was in highest.totals.items():
-        total = charge.totals.get(name, Credits(0))
-        if total.micro < was:
-            return f"total of {name} is {total}, and was {Credits(was)} at {highest.until} ms"
-    return ""
-
-
-def _highest(db: sqlite3.Connection, uid: str, run: str) -> _Highest:
-    row = db.execute("SELECT payer, until FROM charges WHERE uid = ? AND run = ?", (uid, run)).fetchone()
-    if row is None:
-        return _Highest("", -1, {})
-    return _Highest(row[0], row[1], dict(db.execute("SELECT account, total FROM totals WHERE uid = ? AND run = ?", (uid, run)).fetchall()))
-
-
-_ACCOUNT = """SELECT coalesce(balance, 0), coalesce(held, 0), coalesce(plan, ''), cap, coalesce(spent.amount, 0)
-    FROM (SELECT ? AS wanted) LEFT JOIN accounts ON accounts.name = wanted
-    LEFT JOIN caps ON caps.account = wanted LEFT JOIN spent ON spent.account = wanted AND spent.month = ?"""
-
-
-def _account(db: sqlite3.Connection, name: str, month: Month) -> Account:
-    balance, held, plan, cap, spent = db.execute(_ACCOUNT, (name, str(month))).fetchone()
-    return Account(name, Credits(balance), Credits(held), plan, Credits(cap) if cap is not None else None, Credits(spent))
 
 
 def _check_posting(key: str, kind: str, lines: dict[str, Credits]) -> None:

@@ -15,14 +15,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Literal
 
 from attrs import frozen
 
-from ports.errors import Invalid, Refused, Unavailable
+from ports.errors import GridweaveError, Invalid, Refused, Unavailable
 from ports.units import Span
+
+CHECKPOINT = 8192  # pages of the log before they are carried over: with 1000, every fiftieth submit waits for the disk
 
 # The world's faults by primary result code; any other code is a fault of the caller.
 _WORLD = frozenset(
@@ -77,34 +80,27 @@ class Database:
             _claim(path)
             self._bring_up_to_date()
 
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
+    def write(self) -> AbstractContextManager[sqlite3.Connection]:
         """One transaction that holds the file's write lock from its first moment; an exception undoes it."""
-        with self.answering(), self._alone(), self._lent() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            with _ended(connection):
-                yield connection
+        return _Turn(self, "BEGIN IMMEDIATE", alone=True)
 
-    @contextmanager
-    def read(self) -> Iterator[sqlite3.Connection]:
+    def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Each statement sees the newest commit."""
-        with self.answering(), self._lent() as connection:
-            yield connection
+        return _Turn(self, "", alone=False)
 
-    @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> AbstractContextManager[sqlite3.Connection]:
         """All statements see the same commit."""
-        with self.answering(), self._lent() as connection:
-            connection.execute("BEGIN")
-            with _ended(connection):
-                yield connection
+        return _Turn(self, "BEGIN", alone=False)
 
-    def connect(self) -> sqlite3.Connection:
-        """A connection beside the bounded ones, for one long-lived reader, who closes it."""
+    def connect(self, patient: bool = True) -> sqlite3.Connection:
+        """A connection beside the bounded ones, for one long-lived reader, who closes it. patient: it waits for locks."""
         if self._closed:
             raise Unavailable(self.path.name, "it was closed")
         with self.answering():
-            return self._connect()
+            made = self._connect()
+            if not patient:
+                made.execute("PRAGMA busy_timeout=0")
+            return made
 
     def close(self) -> None:
         """Later calls raise Unavailable; a transaction under way ends as it would have."""
@@ -117,38 +113,33 @@ class Database:
 
     # ------------------------------------------------------------ connections and locks
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _queue_up(self) -> None:
+        """Until no other thread writes."""
         if not self._writing.acquire(timeout=self._patience):
             raise Unavailable(self.path.name, "other writers held it for too long")
-        try:
-            yield
-        finally:
-            self._writing.release()
 
-    @contextmanager
-    def _lent(self) -> Iterator[sqlite3.Connection]:
+    def _borrow(self) -> sqlite3.Connection:
         if self._closed:
             raise Unavailable(self.path.name, "it was closed")
         if self._process != os.getpid():
             raise Unavailable(self.path.name, "it was opened before a fork, and must be opened anew in the child")
         if not self._room.acquire(timeout=self._patience):
             raise Unavailable(self.path.name, "all connections are in use")
-        connection = None
         try:
-            connection = self._take()
-            yield connection
-        except sqlite3.Error:
-            if connection is not None:  # it may be what is broken: the next one starts afresh
-                connection.close()
-                connection = None
-            raise
-        finally:
-            if connection is not None:
-                self._idle.append(connection)
+            return self._take()
+        except BaseException:
             self._room.release()
-            if self._closed:
-                self._close_idle()
+            raise
+
+    def _give_back(self, connection: sqlite3.Connection, failed: bool) -> None:
+        """failed: it may be what is broken; the next one starts afresh."""
+        if failed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+        self._room.release()
+        if self._closed:
+            self._close_idle()
 
     def _take(self) -> sqlite3.Connection:
         try:
@@ -162,6 +153,7 @@ class Database:
             made.execute(f"PRAGMA synchronous={self._synchronous}")
             made.execute("PRAGMA temp_store=MEMORY")
             made.execute("PRAGMA cache_size=-16000")
+            made.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT}")
             made.execute(f"PRAGMA journal_size_limit={64 * 1024 * 1024}")
         except BaseException:
             made.close()
@@ -173,25 +165,33 @@ class Database:
         """Within it, what SQLite can't do becomes Unavailable."""
         try:
             yield
-        except UnicodeEncodeError as error:
-            raise Invalid("A text holds half of a surrogate pair, which can't be stored.", value=ascii(error.object)) from error
-        except OverflowError as error:
-            raise Invalid("A number is too large to be stored.") from error
-        except OSError as error:
-            raise Unavailable(self.path.name, error.strerror or "") from error
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _WORLD:
+        except Exception as error:
+            said = self._said(error)
+            if said is None:
                 raise
-            raise Unavailable(self.path.name, f"{error} ({error.sqlite_errorname})") from error
+            raise said from error
+
+    def _said(self, error: BaseException) -> GridweaveError | None:
+        """A fault of the world or of what was given, in our words; None: it is what it is."""
+        if isinstance(error, sqlite3.Error):
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _WORLD:
+                return None
+            return Unavailable(self.path.name, f"{error} ({error.sqlite_errorname})")
+        if isinstance(error, OSError):
+            return Unavailable(self.path.name, error.strerror or "")
+        if isinstance(error, UnicodeEncodeError):
+            return Invalid("A text holds half of a surrogate pair, which can't be stored.", value=ascii(error.object))
+        if isinstance(error, OverflowError):
+            return Invalid("A number is too large to be stored.")
+        return None
 
     # ------------------------------------------------------------ the schema
 
     def _bring_up_to_date(self) -> None:
-        with self._lent() as connection:
+        with self.read() as connection:
             self._use_wal(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            with _ended(connection):
-                self._migrate(connection)
+        with self.write() as connection:
+            self._migrate(connection)
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         """SQLite does not wait for the lock of this switch when two processes make it at once: we do."""
@@ -229,16 +229,72 @@ class Database:
             connection.execute("UPDATE schema_version SET version = ?", (len(steps),))
 
 
-@contextmanager
-def _ended(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit, or undo after an exception (SQLite may have undone it by itself, after a full disk for one)."""
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+class _Turn:
+    """A connection, lent for one transaction, which is kept or undone at its end.
+
+    In one piece, since every request goes through several: nested generators would cost as much as the statements.
+    """
+
+    __slots__ = ("_alone", "_base", "_begin", "_connection")
+
+    def __init__(self, base: Database, begin: str, alone: bool) -> None:
+        """begin: the statement, "" for none. alone: one thread of this process at a time."""
+        self._base, self._begin, self._alone = base, begin, alone
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            if self._alone:
+                self._base._queue_up()
+            try:
+                self._connection = self._base._borrow()
+                self._start()
+            except BaseException:
+                if self._alone:
+                    self._base._writing.release()
+                raise
+        except Exception as error:
+            said = self._base._said(error)
+            if said is None:
+                raise
+            raise said from error
+        return self._connection
+
+    def _start(self) -> None:
+        if self._begin:
+            try:
+                self._connection.execute(self._begin)
+            except BaseException as error:
+                self._base._give_back(self._connection, isinstance(error, sqlite3.Error))
+                raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        failed = error
+        try:
+            self._end(error)
+        except BaseException as ending:
+            failed = ending
+            said = self._base._said(ending)
+            if said is None:
+                raise
+            raise said from ending
+        finally:
+            self._base._give_back(self._connection, isinstance(failed, sqlite3.Error))
+            if self._alone:
+                self._base._writing.release()
+        said = None if error is None else self._base._said(error)
+        if said is not None:
+            raise said from error
+
+    def _end(self, error: BaseException | None) -> None:
+        """Commit, or undo (SQLite may have undone it by itself, after a full disk for one)."""
+        if not self._begin:
+            return
+        try:
+            if error is None:
+                self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
 
 def _claim(path: Path) -> None:

@@ -7,10 +7,12 @@ changed in the same transaction; `adapters.sqlite.audit` proves that the two agr
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as _text
+from typing import Any
 
 from adapters.sqlite import caps
 from ports.credits import SPENDING, Entry, user_account
@@ -39,38 +41,71 @@ def check_balanced(amounts: Iterable[Credits]) -> None:
         raise Invalid("A posting has lines, and they sum to zero.", "lines", "Whatever goes into one account comes out of another.")
 
 
-def append(
-    db: sqlite3.Connection,
-    at: Instant,
-    kind: str,
-    key: str,
-    lines: Sequence[tuple[str, Credits]],
-    *,
-    run: str = "",
-    until: Span = Span(0),
-    memo: str = "",
-) -> None:
-    """Add one posting and move the balances. Raises Invalid if it is not balanced."""
-    check_balanced(amount for _, amount in lines)
-    seq, posting, hashed = db.execute("SELECT seq, posting, hash FROM journal_end").fetchone()
-    posting += 1
-    for account, amount in lines:
-        seq += 1
-        row: Row = (seq, at.ms, posting, account, amount.micro, kind, key, run, until.ms, memo)
-        hashed = chained(hashed, row)
-        db.execute("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, hashed))
-        db.execute(
+@lru_cache(64)
+def _month(ms: int) -> str:
+    return str(Month.of(Instant(ms)))
+
+
+class Pen:
+    """Adds postings within one transaction: the journal's end is read once, and rows and balances are written by `flush`."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._seq, self._posting, self._hash = db.execute("SELECT seq, posting, hash FROM journal_end").fetchone()
+        self._rows: list[tuple[object, ...]] = []
+        self.moved: dict[str, int] = {}  # of each account so far, in micro-credits
+        self.spent: dict[str, dict[str, int]] = {}  # by month and account
+
+    def append(
+        self,
+        at: Instant,
+        kind: str,
+        key: str,
+        lines: Sequence[tuple[str, int]],
+        *,
+        run: str = "",
+        until: Span = Span(0),
+        memo: str = "",
+    ) -> None:
+        """One posting, of lines that sum to zero, in micro-credits."""
+        self._posting += 1
+        spends = kind in SPENDING
+        for account, micro in lines:
+            self._seq += 1
+            row: Row = (self._seq, at.ms, self._posting, account, micro, kind, key, run, until.ms, memo)
+            self._hash = chained(self._hash, row)
+            self._rows.append((*row, self._hash))
+            self.moved[account] = self.moved.get(account, 0) + micro
+            if spends and micro < 0 and account.startswith(USERS):
+                spent = self.spent.setdefault(_month(at.ms), {})
+                spent[account] = spent.get(account, 0) - micro
+
+    def flush(self) -> None:
+        """Once."""
+        self._db.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
+        self._db.executemany(
             "INSERT INTO accounts VALUES (?, ?, 0, '') ON CONFLICT (name) DO UPDATE SET balance = balance + excluded.balance",
-            (account, amount.micro),
+            self.moved.items(),
         )
-        if kind in SPENDING and amount.micro < 0 and account.startswith(USERS):
-            caps.spend(db, account, Month.of(at), -amount.micro)
-    db.execute("UPDATE journal_end SET seq = ?, posting = ?, hash = ?", (seq, posting, hashed))
+        for month, spent in self.spent.items():
+            for account, micro in spent.items():
+                caps.spend(self._db, account, month, micro)
+        self._db.execute("UPDATE journal_end SET seq = ?, posting = ?, hash = ?", (self._seq, self._posting, self._hash))
+
+
+def append(db: sqlite3.Connection, at: Instant, kind: str, key: str, lines: Sequence[tuple[str, Credits]], **about: Any) -> None:
+    """Add one posting and move the balances. about: as of `Pen.append`. Raises Invalid if it is not balanced."""
+    check_balanced(amount for _, amount in lines)
+    pen = Pen(db)
+    pen.append(at, kind, key, [(account, amount.micro) for account, amount in lines], **about)
+    pen.flush()
 
 
 def chained(before: bytes, row: Row) -> bytes:
     """The hash of a row: SHA-256 of the hash before it and the row as compact JSON."""
-    return hashlib.sha256(before + json.dumps(row, separators=(",", ":")).encode()).digest()
+    seq, at, posting, account, amount, kind, key, run, until, memo = row
+    texts = f"{_text(kind)},{_text(key)},{_text(run)},{until},{_text(memo)}"
+    return hashlib.sha256(before + f"[{seq},{at},{posting},{_text(account)},{amount},{texts}]".encode()).digest()
 
 
 def entries(db: sqlite3.Connection, account: str, after: int, limit: int, since: Instant, until: Instant) -> tuple[Entry, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import lru_cache
 
 from adapters.sqlite.database import Database
 from ports import wire
@@ -60,6 +61,7 @@ def _put(db: sqlite3.Connection, record: NodeRecord) -> NodeRecord:
     return NodeRecord(record.name, record.spec, record.status, str(version))
 
 
+@lru_cache(1024)  # the same versions are read again and again
 def _record(name: str, version: int, spec: bytes, status: bytes) -> NodeRecord:
     try:
         return NodeRecord(name, wire.load(spec, NodeSpec), wire.load(status, NodeStatus), str(version))

@@ -17,7 +17,8 @@ class SqliteTariffs:
 
     def in_force(self, at: Instant) -> Tariff:
         with self._database.read() as db:
-            row = db.execute("SELECT body FROM tariffs WHERE effective <= ? ORDER BY version DESC LIMIT 1", (at.ms,)).fetchone()
+            wanted = "SELECT body FROM tariffs WHERE effective <= ? ORDER BY effective DESC, version DESC LIMIT 1"
+            row = db.execute(wanted, (at.ms,)).fetchone()
         if row is None:
             raise NotFound("No tariff is in force at that time.", "tariff", "Publish one that is effective from then or before.")
         return wire.load(row[0], Tariff)

@@ -9,8 +9,8 @@ before that, or from another file, is answered by everything there is (`Changes.
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
-from functools import lru_cache
 
 from attrs import evolve
 
@@ -20,12 +20,13 @@ from adapters.sqlite.watch import Watch
 from ports import wire
 from ports.errors import AlreadyExists, Conflict, Invalid, Unavailable
 from ports.units import Span
-from ports.workloads import SCHEMA, Changes, Job, JobFilter, Page, check_transition
+from ports.workloads import SCHEMA, Changes, Job, JobFilter, Page, check_transition, checked_id
 
 TOMBSTONES = 100_000  # kept; a reader that is further behind gets everything
 AT_ONCE = 1_000  # jobs in one answer of `changes`
 _PRUNE_EVERY = 512  # writes
 _SMALL = 8 * 1024  # bytes of a stored form that is worth keeping as a value
+_KEPT = 2_048  # such values
 
 
 class SqliteWorkloads:
@@ -37,36 +38,64 @@ class SqliteWorkloads:
         self._tombstones = tombstones
         self._at_once = at_once
         self._pruned_at = 0
+        self._known: dict[int, tuple[bytes, Job]] = {}  # by number of write: what was lately written or read
+        self._knowing = threading.Lock()
+        self._peeked: sqlite3.Connection | None = None
+        self._peeking = threading.Lock()
+        self._closed = False
 
     def close(self) -> None:
         self._watch.close()
+        with self._peeking:
+            self._closed = True
+            if self._peeked is not None:
+                self._peeked.close()
 
     def create(self, job: Job) -> Job:
+        checked_id(job.id)
         body = _body(job)
         with self._database.write() as db:
             seq = _next(db)
-            made = db.execute(
+            inserted = db.execute(
                 "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
                 (job.id, seq, job.created_at.ms, job.spec.user, job.status.phase.value, job.spec.name, job.schema, body),
             )
-            if made.rowcount != 1:
+            if inserted.rowcount != 1:
                 raise AlreadyExists(job.id)
             if job.spec.labels:
                 db.executemany("INSERT INTO labels VALUES (?, ?, ?)", ((job.id, *label) for label in job.spec.labels.items()))
             db.execute("DELETE FROM tombstones WHERE id = ?", (job.id,))
+        made = self._note(seq, body, evolve(job, version=str(seq)))
         self._watch.committed()
-        return evolve(job, version=str(seq))
+        return made
 
     def get(self, job_id: str) -> Job | None:
         with self._database.read() as db:
             row = db.execute("SELECT seq, schema, body FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        return None if row is None else _job(*row)
+        return None if row is None else self._job(*row)
+
+    def peek(self, job_id: str) -> Job | None:
+        """By the number of its newest write, if that write is one of those that are kept as values."""
+        if not self._peeking.acquire(blocking=False):
+            return None
+        try:
+            if self._closed:
+                return None
+            if self._peeked is None:
+                self._peeked = self._database.connect(patient=False)
+            row = self._peeked.execute("SELECT seq, schema FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        except (sqlite3.Error, UnicodeEncodeError, Unavailable):  # `get` will say it
+            return None
+        finally:
+            self._peeking.release()
+        known = None if row is None else self._known.get(row[0])
+        return None if known is None or (known[1].id, known[1].schema) != (job_id, row[1]) else known[1]
 
     def list(self, which: JobFilter = JobFilter(), cursor: str = "", limit: int = 100, newest_first: bool = False) -> Page:
         wanted: Query = query(which, cursor, limit, newest_first)
         with self._database.read() as db:
             rows = db.execute(wanted.sql, wanted.values).fetchall()
-        jobs = tuple(_job(*row) for row in rows[:limit])
+        jobs = tuple(self._job(*row) for row in rows[:limit])
         return Page(jobs, wanted.cursor_after(jobs[-1]) if len(rows) > limit else "")
 
     def replace(self, job: Job) -> Job:
@@ -75,14 +104,15 @@ class SqliteWorkloads:
             row = db.execute("SELECT seq, schema, body FROM jobs WHERE id = ?", (job.id,)).fetchone()
             if row is None or str(row[0]) != job.version:
                 raise Conflict(job.id)
-            check_transition(_job(*row), job)
+            check_transition(self._job(*row), job)
             seq = _next(db)
             db.execute(
                 "UPDATE jobs SET seq = ?, phase = ?, schema = ?, body = ? WHERE id = ?",
                 (seq, job.status.phase.value, job.schema, body, job.id),
             )
+        written = self._note(seq, body, evolve(job, version=str(seq)))
         self._watch.committed()
-        return evolve(job, version=str(seq))
+        return written
 
     def delete(self, job: Job) -> None:
         with self._database.write() as db:
@@ -115,11 +145,27 @@ class SqliteWorkloads:
         of, after = _parse(cursor)
         if of != store or not horizon <= after <= newest:
             everything = db.execute("SELECT seq, schema, body FROM jobs ORDER BY seq")
-            return Changes(tuple(_job(*row) for row in everything), (), f"{store}:{newest}", whole=True)
+            return Changes(tuple(self._job(*row) for row in everything), (), f"{store}:{newest}", whole=True)
         rows = db.execute("SELECT seq, schema, body FROM jobs WHERE seq > ? ORDER BY seq LIMIT ?", (after, self._at_once)).fetchall()
         upto = rows[-1][0] if len(rows) == self._at_once else newest
         gone = db.execute("SELECT id FROM tombstones WHERE seq > ? AND seq <= ? ORDER BY seq", (after, upto))
-        return Changes(tuple(_job(*row) for row in rows), tuple(row[0] for row in gone), f"{store}:{upto}")
+        return Changes(tuple(self._job(*row) for row in rows), tuple(row[0] for row in gone), f"{store}:{upto}")
+
+    def _job(self, seq: int, schema: int, body: bytes) -> Job:
+        """A stored form as a value. Most are read many times, by many, and by whoever wrote them."""
+        known = self._known.get(seq)
+        if known is not None and known[0] == body and known[1].schema == schema:
+            return known[1]
+        return self._note(seq, body, _read(seq, schema, body))
+
+    def _note(self, seq: int, body: bytes, job: Job) -> Job:
+        """Keep it, unless it is large; the oldest goes when there are too many."""
+        if len(body) <= _SMALL:
+            with self._knowing:
+                self._known[seq] = (body, job)
+                if len(self._known) > _KEPT:
+                    del self._known[next(iter(self._known))]
+        return job
 
     def _prune(self, db: sqlite3.Connection, seq: int) -> None:
         if seq < self._pruned_at + min(_PRUNE_EVERY, self._tombstones):
@@ -146,16 +192,6 @@ def _parse(cursor: str) -> tuple[str, int]:
 def _body(job: Job) -> bytes:
     """A body is bytes, not text: an environment's value may hold any byte, as half of a surrogate pair."""
     return wire.dump(evolve(job, version="")).encode("utf-8", "surrogatepass")
-
-
-def _job(seq: int, schema: int, body: bytes) -> Job:
-    """A stored form as a value. Most are read many times, by many: a form that is not large is read once."""
-    return _recent(seq, schema, body) if len(body) <= _SMALL else _read(seq, schema, body)
-
-
-@lru_cache(1024)
-def _recent(seq: int, schema: int, body: bytes) -> Job:
-    return _read(seq, schema, body)
 
 
 def _read(seq: int, schema: int, body: bytes) -> Job:

@@ -64,6 +64,7 @@ class Run:
     def report(self) -> dict[str, object]:
         return {
             "run": self.id,
+            "uid": self.prepare.uid,
             "state": self.state,
             "started": self.started,
             "ran_ms": self.ran(),
@@ -162,11 +163,13 @@ class Table:
         with self.changed:
             while since >= self._seq and (left := until - time.monotonic()) > 0:
                 self.changed.wait(left)
+            running = [run for run in self._runs.values() if run.state == RUNNING]
             return {
                 "cursor": f"{self.incarnation}:{self._seq}",
                 "incarnation": self.incarnation,
                 "reports": [run.report() for run in self._runs.values() if run.seq > since],
-                "ran": {run.id: run.ran() for run in self._runs.values() if run.state == RUNNING},
+                "ran": {run.id: run.ran() for run in running},
+                "uids": {run.id: run.prepare.uid for run in running},
             }
 
     def wait_for_log(self, run: Run, offset: int, wait_ms: int) -> None:

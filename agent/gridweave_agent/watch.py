@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from gridweave_agent import clock, descendants, ending, inner, isolation, oom
 from gridweave_agent.control import Control
+from gridweave_agent.durations import in_words
 from gridweave_agent.ending import Seen
 from gridweave_agent.frames import FrameReader
 from gridweave_agent.logfile import LogFile
@@ -191,7 +192,7 @@ class Watch:
             self._beat(now)
         if self._run_until is not None and now >= self._run_until and not self._killed:
             self._run_until = None
-            self._kill(3000, f"It ran longer than its limit of {self._limit} ms.")
+            self._kill(3000, f"It ran longer than its limit of {in_words(self._limit)}.")
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = now + 1000  # again, should an order be lost
             self._insist()

@@ -26,7 +26,6 @@ from runtimes.batch.probe import probe
 from runtimes.batch.term import Term
 from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.settings import Settings, Store, WrongSettingsError, load
-from runtimes.state import state_folder
 from runtimes.wiring import Part, Wired, wire
 
 app = App(name="python -m runtimes.batch", help=__doc__, help_format="plaintext")
@@ -131,7 +130,7 @@ def _probed(host: Host, settings: Settings) -> AbstractContextManager[object]:
 
 def _open(part: Part) -> tuple[Wired, Settings]:
     settings = load(os.environ).settings
-    log_to_stderr(last_lines(state_folder(settings.state_dir)))
+    log_to_stderr(last_lines(settings.state_dir.absolute()))
     failpoints.check(os.environ)
     blob_stores.check(settings)
     return wire(settings, settings.gateway_url or f"http://127.0.0.1:{settings.gateway_port}", part), settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from core.exposure import Standing
 from ports.cluster import Answer, ClusterNode, Command, Hello, Reports
 from ports.workloads import Changes
 
@@ -52,10 +53,17 @@ class Settled:
 
 
 @frozen
+class Stands:
+    """Another billing round has ended."""
+
+    standing: Standing
+
+
+@frozen
 class Deposed:
     """An agent obeys a newer term."""
 
     newest: int
 
 
-Event = NodeUp | NodeDown | Listed | Reported | Answered | Changed | Settled | Deposed
+Event = NodeUp | NodeDown | Listed | Reported | Answered | Changed | Settled | Stands | Deposed

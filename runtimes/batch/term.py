@@ -16,6 +16,7 @@ import structlog
 from attrs import define, field
 
 from core.close import settle
+from core.exposure import NOTHING, Standing, standing
 from core.house import House
 from core.schedule import Pace, Scheduler
 from ports.cluster import STARTING, Cluster, Command
@@ -24,13 +25,15 @@ from ports.leadership import Epochs
 from ports.units import Span
 from ports.workloads import Job
 from runtimes.batch.endings import note_end, note_refusal
-from runtimes.batch.events import Answered, Changed, Deposed, Event, Listed, NodeDown, NodeUp, Reported, Settled
+from runtimes.batch.events import Answered, Changed, Deposed, Event, Listed, NodeDown, NodeUp, Reported, Settled, Stands
 from runtimes.batch.link import POLL, NodeLink
 
 log = structlog.get_logger("gridweave.scheduler")
 WATCH = Span(2_000)  # also the longest that stopping waits for it
+BREATH_S = 0.002  # after a change of the store: those that come at once are taken together
 IDLE_S = 1.0  # a round at least so often, for what time alone moves on
 NODES_EVERY_S = 2.0
+STANDING_EVERY_S = 2.0
 SETTLERS = 4
 BURST = 1_000  # events folded before a round is taken
 
@@ -78,6 +81,9 @@ class Term:
                 threading.Thread(target=self._watch_store, args=(cursor,), name="watch-store", daemon=True),
                 threading.Thread(target=self._watch_cluster, args=(epoch,), name="watch-cluster", daemon=True),
             ]
+            if self.house.terms.credits_enabled:
+                scheduler.stands(self._standing() or NOTHING)
+                carriers.append(threading.Thread(target=self._watch_money, name="watch-money", daemon=True))
             for each in carriers:
                 each.start()
             try:
@@ -151,6 +157,8 @@ class Term:
                 scheduler.answered(name, command, answer)
             case Settled(job_id):
                 scheduler.settled(job_id)
+            case Stands(standing):
+                scheduler.stands(standing)
 
     def _send(self, name: str, command: Command) -> None:
         link = self._links.get(name)
@@ -183,6 +191,23 @@ class Term:
             cursor = changes.cursor
             if changes.jobs or changes.deleted or changes.whole:
                 self._inbox.put(Changed(changes))
+                self._stop.wait(BREATH_S)
+
+    def _watch_money(self) -> None:
+        """Whose exposure is above the limit. As long as it can't be read, what was read last holds."""
+        told = None
+        while not self._stop.wait(STANDING_EVERY_S):
+            found = self._standing()
+            if found is not None and found != told:
+                told = found
+                self._inbox.put(Stands(found))
+
+    def _standing(self) -> Standing | None:
+        try:
+            return standing(self.house.blobs)
+        except Unavailable as error:
+            log.warning("who may start more can't be read", error=str(error))
+            return None
 
     def _watch_cluster(self, epoch: int) -> None:
         answered = False

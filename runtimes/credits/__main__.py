@@ -48,14 +48,14 @@ def serve(
     settings = load(os.environ).settings
     if not settings.admin_token:
         raise Refused("ADMIN_TOKEN is not set.", "ADMIN_TOKEN", "Set it to at least 16 random characters.")
-    folder = state_folder(settings.state_dir)
-    log_to_stderr(last_lines(folder))
+    log_to_stderr(last_lines(settings.state_dir.absolute()))
     failpoints.check(os.environ)
-    open_credits(folder).close()  # what is wrong with it is said before anybody connects
     try:
         listener = listen(host, port)
     except OSError as error:
         raise Refused(f"{host}:{port} can't be bound: {error.strerror}.", "port", "Take another one, or 0.") from error
+    folder = state_folder(settings.state_dir)  # made only by a start that comes so far
+    open_credits(folder).close()  # what is wrong with it is said before anybody connects
     print(f"gridweave-credits listens on http://{host}:{listener.getsockname()[1]}", flush=True)
     serve_journal(folder, settings.admin_token.get_secret_value(), listener, settings.shutdown_grace_seconds)
     return 0

@@ -58,6 +58,7 @@ def _step(title: str, prefix: Sequence[str], command: Sequence[str], url: str) -
     console.print(f"[dim]$ {'gridweave' if prefix else 'python'} {' '.join(command)}[/]")
     began = time.monotonic()
     env = {**os.environ, "GRIDWEAVE_URL": url}
+    env.pop("GRIDWEAVE_API_KEY", None)  # of another gateway
     code = subprocess.run([sys.executable, *prefix, *command], cwd=ROOT, env=env, check=False).returncode  # noqa: S603 - our own command
     console.print(f"[dim]({time.monotonic() - began:.1f} s, exit code {code})[/]")
     return code == 0

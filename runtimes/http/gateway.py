@@ -49,7 +49,7 @@ def serve(
     loaded = load(os.environ, options)
     if debug_bundle is not None:
         return _bundle(loaded, debug_bundle)
-    log_to_stderr(last_lines(state_folder(loaded.settings.state_dir)))
+    log_to_stderr(last_lines(loaded.settings.state_dir.absolute()))
     failpoints.check(os.environ)
     return run(loaded.settings)
 
@@ -75,8 +75,9 @@ def run(settings: Settings) -> int:
         raise _AddressError(error.strerror) from error
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
-    folder, first = state_folder(settings.state_dir), os.getpid()
+    first = os.getpid()
     try:
+        folder = state_folder(settings.state_dir)  # made only by a start that comes so far
         presence = Presence(folder, settings.demo_fleet)
     except Invalid as error:
         listener.close()

@@ -45,6 +45,12 @@ class FleetCollector(Collector):
         stale = GaugeMetricFamily("gridweave_store_stale", "1 while the workload store does not answer.")
         stale.add_metric([], 1 if self._watch.stale else 0)
         yield stale
+        unreadable = GaugeMetricFamily(
+            "gridweave_unreadable_objects", "Stored objects that can't be read and are skipped.", labels=["kind"]
+        )
+        for kind, count in self._watch.unreadable().items():
+            unreadable.add_metric([kind], count)
+        yield unreadable
 
     def _vram(self) -> Iterator[Metric]:
         try:
@@ -76,6 +82,7 @@ class Latency:
             buckets=_BUCKETS,
             registry=registry,
         )
+        self._of: dict[tuple[str, str, int], Histogram] = {}
 
     async def process_request(self, req: falcon.asgi.Request, resp: falcon.asgi.Response) -> None:
         req.context.began = time.perf_counter()
@@ -83,5 +90,9 @@ class Latency:
     async def process_response(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, resource: object, succeeded: bool) -> None:
         began = getattr(req.context, "began", None)
         if began is not None:
-            labels = (req.method if req.uri_template else "other", req.uri_template or "none", str(resp.status_code))
-            self._seconds.labels(*labels).observe(time.perf_counter() - began)
+            template = req.uri_template
+            labels = (req.method if template else "other", template or "none", resp.status_code)
+            one = self._of.get(labels)
+            if one is None:
+                one = self._of[labels] = self._seconds.labels(*labels)
+            one.observe(time.perf_counter() - began)

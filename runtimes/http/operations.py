@@ -300,7 +300,7 @@ OPERATIONS = (
         "get",
         "/v1/admin/health",
         "admin_health",
-        "For admins: each dependency, the last rounds, drift and quarantine.",
+        "For admins: each dependency, the last rounds, drift, quarantine and arrears.",
         (Answer(200, "How the house is.", views.AdminHealth),),
     ),
     Operation(

@@ -7,11 +7,10 @@ can't be taken back: its thread keeps its place in the pool until it ends.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
-
-import anyio.to_thread
-from anyio import CapacityLimiter
 
 from ports.errors import Unavailable
 
@@ -20,47 +19,58 @@ _QUEUE = 16  # calls that may wait per thread of the pool: a burst of submits is
 
 
 class Pool:
-    """Threads for one dependency. deadline_s: for waiting and call together. clock-free: the loop's own time."""
+    """Threads for one dependency. deadline_s: for waiting and call together.
+
+    waiting: calls that have not begun. busy: that have, and have not ended. hung: of these, that nobody waits for any more.
+    """
 
     def __init__(self, name: str, size: int, deadline_s: float) -> None:
         self.name = name
         self.deadline_s = deadline_s
-        self._limiter = CapacityLimiter(size)
-        self._waiting_most = size * _QUEUE
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.waiting = self.busy = self.hung = 0
+        self._size = size
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix=name.replace(" ", "-"))
+        self._counting = threading.Lock()
 
     async def run(self, call: Callable[..., T], *args: Any, deadline_s: float | None = None) -> T:
         """The call's own result or error; Unavailable if the pool is full or the deadline passes."""
-        if self._limiter.statistics().tasks_waiting >= self._waiting_most:
+        if self.waiting >= self._size * _QUEUE:
             raise Unavailable(self.name, "too many requests wait for it already", 2)
-        begun = False
-
-        def mark_and_call() -> T:
-            nonlocal begun
-            begun = True
-            return call(*args)
-
-        task = self._keep(anyio.to_thread.run_sync(mark_and_call, limiter=self._limiter))
+        if self.hung >= self._size:
+            raise Unavailable(self.name, "none of its earlier calls has been answered", 2)
+        self._count(waiting=1)
+        begun = self._threads.submit(self._call, call, args)
+        begun.add_done_callback(self._left)
+        seconds = deadline_s or self.deadline_s
         try:
-            return await asyncio.wait_for(asyncio.shield(task), deadline_s or self.deadline_s)
+            async with asyncio.timeout(seconds) as limit:
+                return await asyncio.wrap_future(begun)
         except TimeoutError:
-            if task.done():
-                return task.result()
-            raise Unavailable(self.name, f"no answer within {deadline_s or self.deadline_s:g} s") from None
+            if not limit.expired():
+                raise  # the call's own
+            raise Unavailable(self.name, f"no answer within {seconds:g} s") from None
         finally:
-            if not begun:
-                task.cancel()
+            if begun.running():
+                self._count(hung=1)
+                begun.add_done_callback(lambda _: self._count(hung=-1))
 
-    def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._drop)
-        return task
+    def _call(self, call: Callable[..., T], args: tuple[Any, ...]) -> T:
+        self._count(waiting=-1, busy=1)
+        try:
+            return call(*args)
+        finally:
+            self._count(busy=-1)
 
-    def _drop(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen: nobody else may be waiting for it any more
+    def _left(self, call: Future[Any]) -> None:
+        """Its caller left before it had begun: it is never made."""
+        if call.cancelled():
+            self._count(waiting=-1)
+
+    def _count(self, waiting: int = 0, busy: int = 0, hung: int = 0) -> None:
+        with self._counting:
+            self.waiting += waiting
+            self.busy += busy
+            self.hung += hung
 
 
 class Pools:

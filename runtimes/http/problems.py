@@ -35,7 +35,7 @@ class Kind:
     facts: Callable[[Any], dict[str, Any]] = lambda error: {}
 
 
-def _money(error: errors.CannotAfford) -> dict[str, Any]:
+def _money(error: errors.CannotAfford | errors.Exposed) -> dict[str, Any]:
     return {"need": str(Credits(error.need)), "have": str(Credits(error.have))}
 
 
@@ -70,7 +70,9 @@ TABLE: dict[type[errors.GridweaveError], Kind] = {
     errors.KeyReused: Kind(409, "key-reused", "The idempotency key was used for another request"),
     errors.Refused: Kind(400, "refused", "The request cannot be fulfilled"),
     errors.Conflict: Kind(503, "unavailable", "Somebody else changed it at the same moment"),
+    errors.Exposed: Kind(503, "unavailable", "What has run is not charged yet", _money),
     errors.Unavailable: Kind(503, "unavailable", "Something that is needed does not answer"),
+    errors.Unreadable: Kind(503, "unreadable", "What is stored of it can't be read now"),
 }
 
 

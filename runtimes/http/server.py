@@ -9,6 +9,7 @@ from typing import Any
 from gunicorn.app.base import BaseApplication  # type: ignore[import-untyped]
 from gunicorn.workers.gasgi import ASGIWorker  # type: ignore[import-untyped]
 
+from runtimes.gunicorn_settings import configure
 from runtimes.http.edge import Edge
 from runtimes.settings import Settings
 
@@ -42,7 +43,6 @@ class Server(BaseApplication):  # type: ignore[misc]
     def load_config(self) -> None:
         grace = self._settings.shutdown_grace_seconds
         wanted: dict[str, Any] = {
-            "bind": [f"fd://{self._listener.fileno()}"],
             "workers": self._settings.workers,
             "worker_class": GatewayWorker,
             "worker_connections": 10_000,
@@ -51,15 +51,9 @@ class Server(BaseApplication):  # type: ignore[misc]
             "keepalive": 30,
             "asgi_lifespan": "on",
             "proc_name": "gridweave-gateway",
-            "loglevel": "warning",
-            "forwarded_allow_ips": "",
-            "header_map": "drop",
-            "control_socket_disable": True,
             "limit_request_line": 8190,
         }
-        for name, value in wanted.items():
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
+        configure(self.cfg, self._listener, wanted)
 
     def load(self) -> Edge:
         return self._make()

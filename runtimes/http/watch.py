@@ -27,6 +27,7 @@ log = structlog.get_logger("gridweave.watch")
 
 _WAIT = Span.of(seconds=1)  # also how often the node records are read again
 _RETRY_S = 1.0
+_BREATH_S = 0.002  # after a change: those that come at once are taken together
 _PAGE = 5_000  # a store without an index reads everything for each
 
 
@@ -66,6 +67,7 @@ class Watch:
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._read = False
+        self._unreadable: set[str] = set()  # ids of jobs
         self.money = MoneySeen()
         self.stale = "it has not been read yet"
 
@@ -118,6 +120,11 @@ class Watch:
         with self._lock:
             return self._mirror.phases()
 
+    def unreadable(self) -> dict[str, int]:
+        """How many stored objects of each kind can't be read, and are skipped."""
+        with self._lock:
+            return {"job": len(self._unreadable), "node": sum(1 for each in self._records if each.unreadable)}
+
     @contextmanager
     def changes_of(self, job_id: str) -> Iterator[Signal]:
         """A signal that is set at each later change of that job. Begin it before the first read."""
@@ -137,8 +144,11 @@ class Watch:
         changes = self._workloads.changes(cursor, wait)
         records = self._nodes.list()
         with self._lock:
+            before = self._mirror.revision
             self._mirror.apply(changes)
-            if changes.jobs or changes.deleted or records != self._records:
+            mended = self._unreadable if changes.whole else {job.id for job in changes.jobs} | set(changes.deleted)
+            self._unreadable = (self._unreadable - mended) | set(changes.unreadable)
+            if self._mirror.revision != before or records != self._records:
                 self._records, self._folded = records, None
             self.money.see(changes.jobs, changes.deleted)
         self.stale, self._read = "", True
@@ -147,26 +157,29 @@ class Watch:
 
     def _read_all(self) -> str:
         cursor = self._workloads.changes("").cursor
-        fresh, money, page = Mirror(), MoneySeen(), ""
+        fresh, money, page, unreadable = Mirror(), MoneySeen(), "", set[str]()
         unfinished = JobFilter(phases=frozenset(Phase) - TERMINAL)
         while True:
             found = self._workloads.list(unfinished, page, _PAGE)
             fresh.seed(found.jobs)
             money.seed(found.jobs)
+            unreadable.update(found.unreadable)
             page = found.cursor
             if not page:
                 break
         with self._lock:
             fresh.succeed(self._mirror)
-            self._mirror, self._folded = fresh, None
-            money.charged = self.money.charged
+            self._mirror, self._folded, self._unreadable = fresh, None, unreadable
+            money.succeed(self.money)
             self.money = money
         return cursor
 
     def _follow(self, cursor: str) -> None:
         while not self._ending.is_set():
             try:
-                cursor = self.round(cursor)
+                before, cursor = cursor, self.round(cursor)
+                if cursor != before:
+                    self._ending.wait(_BREATH_S)
             except Unavailable as error:
                 self._fail(str(error))
             except Exception as error:  # the thread is the only one: it must outlive what it did not expect

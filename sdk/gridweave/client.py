@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -84,12 +85,17 @@ class Client:
         self, *, phases: str = "", name: str = "", label: str = "", limit: int = 100, pages: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """The caller's jobs, newest first. phases: names joined by commas. pages: at most that many pages of `limit`."""
-        cursor, left = "", pages
-        while left is None or left > 0:
+        for page in islice(self.job_pages(phases=phases, name=name, label=label, limit=limit), pages):
+            yield from page["jobs"]
+
+    def job_pages(self, *, phases: str = "", name: str = "", label: str = "", limit: int = 100) -> Iterator[dict[str, Any]]:
+        """The same as the gateway gives them: `jobs`, and `all_users`, whether they are those of all users."""
+        cursor = ""
+        while True:
             params = {"phase": phases or None, "name": name or None, "label": label or None, "limit": limit, "cursor": cursor or None}
             page = self._json("GET", "/v1/jobs", params=params)
-            yield from page["jobs"]
-            cursor, left = page.get("cursor") or "", None if left is None else left - 1
+            yield page
+            cursor = page.get("cursor") or ""
             if not cursor:
                 return
 
@@ -121,12 +127,15 @@ class Client:
 
     # ------------------------------------------------------------ models
 
-    def push_model(self, folder: str | Path, name: str, progress: Pushing | None = None) -> dict[str, Any]:
+    def push_model(
+        self, folder: str | Path, name: str, progress: Pushing | None = None, *, skip_broken_links: bool = False
+    ) -> dict[str, Any]:
         """Make the files below that folder the model of that name; what the gateway has already is not sent.
 
-        progress: told the path, the bytes seen so far, all bytes, and the bytes that had to be sent.
+        progress: told the path, the bytes seen so far, all bytes, and the bytes that had to be sent. skip_broken_links: leave
+        behind the links that lead nowhere; otherwise Refused names the first.
         """
-        return push(self._transport, Path(folder), name, progress)
+        return push(self._transport, Path(folder), name, progress, skip_broken_links)
 
     def models(self) -> list[dict[str, Any]]:
         """The caller's models, by name."""

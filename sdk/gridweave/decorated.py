@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -37,7 +38,7 @@ class Decorated(Generic[P, R]):
         return f"<gridweave function {self.__qualname__}, vram={self.options.vram!r}, gpus={self.options.gpus}>"
 
     def __set_name__(self, owner: type, name: str) -> None:
-        raise TypeError(f"{owner.__name__}.{name} is a method: decorate a plain function that takes the object as an argument")
+        raise method_refused(f"{owner.__name__}.{name}")  # up to Python 3.11 inside a RuntimeError: refuse_method comes before
 
     def __reduce__(self) -> Any:
         """By reference where a module holds it; by value where only this process has it."""
@@ -47,6 +48,26 @@ class Decorated(Generic[P, R]):
 
     def __setstate__(self, state: tuple[Callable[P, R], Options]) -> None:
         Decorated.__init__(self, *state)
+
+
+def refuse_method(frame: types.FrameType) -> None:
+    """Raise TypeError if what is decorated in this frame becomes a method: a class body stores it under a name as it is.
+
+    Below another decorator (`@staticmethod`) it does not.
+    """
+    body = frame.f_locals
+    if body is frame.f_globals or "__qualname__" not in body:
+        return
+    import dis
+
+    after = (each for each in dis.get_instructions(frame.f_code) if each.offset > frame.f_lasti)
+    stored = next(after, None)
+    if stored is not None and stored.opname == "STORE_NAME":
+        raise method_refused(f"{body['__qualname__'].rpartition('.')[2]}.{stored.argval}")
+
+
+def method_refused(name: str) -> TypeError:
+    return TypeError(f"{name} is a method: decorate a plain function that takes the object as an argument")
 
 
 def importable(function: Decorated[..., Any]) -> bool:

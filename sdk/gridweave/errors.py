@@ -44,6 +44,10 @@ class Refused(GridweaveError):
         return " ".join(part for part in (sentence(self.message) if self.remedy else self.message, self.remedy) if part)
 
 
+class WrongArguments(Refused, TypeError):
+    """The function does not take these arguments; Python itself would raise TypeError. Nothing was sent."""
+
+
 class NotFound(Refused):
     """There is no such job, or it is somebody else's."""
 

@@ -6,10 +6,11 @@ the rest when it is called.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from gridweave.decorated import Decorated, P, R
+from gridweave.decorated import Decorated, P, R, refuse_method
 from gridweave.options import Options
 from gridweave.ways import Estimating, Map, Remote, Spawn, StarMap
 
@@ -79,8 +80,14 @@ def function(call: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     gateway would take, TypeError for other names.
     """
     settled = Options.of(options)
+
+    def decorate(given: Callable[..., Any]) -> Function[..., Any]:
+        refuse_method(sys._getframe(1))
+        return function_of(given, settled)
+
     if call is None:
-        return lambda given: function_of(given, settled)
+        return decorate
+    refuse_method(sys._getframe(1))
     return function_of(call, settled)
 
 

@@ -21,12 +21,13 @@ PART = 64 * 1024 * 1024  # bytes; one of them is in memory
 Pushing = Callable[[str, int, int, int], None]  # path; bytes seen so far, bytes in all, bytes that had to be sent
 
 
-def push(transport: Transport, folder: Path, name: str, progress: Pushing | None = None) -> dict[str, Any]:
+def push(transport: Transport, folder: Path, name: str, progress: Pushing | None = None, skip_broken_links: bool = False) -> dict[str, Any]:
     """Make the files below that folder the model of that name; gives what the gateway says of it. Links are followed to files.
 
-    Raises Refused (no folder, no file, a name that is another's), Unavailable.
+    skip_broken_links: leave behind the links that lead nowhere. Raises Refused (no folder, no file, a link that leads nowhere, a
+    name that is another's), Unavailable.
     """
-    files = sorted(_files(folder))
+    files = sorted(_files(folder, skip_broken_links))
     if not files:
         raise Refused(f"There are no files in {folder}", field="folder", value=str(folder), remedy="Give the folder of the weights.")
     total, seen, sent, told = sum(size for _, _, size in files), 0, 0, []
@@ -65,7 +66,7 @@ def _send(transport: Transport, name: str, reference: dict[str, Any], part: byte
     return True
 
 
-def _files(folder: Path) -> Iterator[tuple[str, Path, int]]:
+def _files(folder: Path, skip_broken_links: bool) -> Iterator[tuple[str, Path, int]]:
     """Of each file: its path below the folder, with slashes; where it is; its size."""
     if not folder.is_dir():
         raise Refused(f"{folder} is no folder", field="folder", value=str(folder), remedy="Give the folder of the weights.")
@@ -74,6 +75,14 @@ def _files(folder: Path) -> Iterator[tuple[str, Path, int]]:
             file = Path(above, name)
             if file.is_file():
                 yield file.relative_to(folder).as_posix(), file, file.stat().st_size
+            elif file.is_symlink() and not file.exists() and not skip_broken_links:
+                raise _broken(file)
+
+
+def _broken(link: Path) -> Refused:
+    """A cache of weights that was copied without what its links lead to looks whole, and would be half a model."""
+    remedy = "Bring the file there, remove the link, or leave such links behind: --skip-broken-links (skip_broken_links=True)."
+    return Refused(f"{link} is a link that leads nowhere: to {os.readlink(link)}", field="folder", value=str(link), remedy=remedy)
 
 
 def _parts(file: Path) -> Iterator[bytes]:

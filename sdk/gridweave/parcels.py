@@ -18,6 +18,7 @@ from gridweave.jobs import Job
 from gridweave.limits import job_name
 from gridweave.payloads import Payload
 from gridweave.pickling import Needs, pickle_arguments, pickle_function
+from gridweave.signatures import check_call, signature_of
 
 LAST_TRY = 5  # seconds for what is still said to the gateway after Ctrl-C
 
@@ -28,6 +29,7 @@ class Parcel:
     def __init__(self, function: Decorated[..., Any]) -> None:
         self.options = function.options
         self.name = function.options.name or job_name(function.__name__)
+        self._called, self._signature = function.__qualname__.rpartition("<locals>.")[2], signature_of(function.__wrapped__)
         self._needs = Needs()
         self._function = pickle_function(function.__wrapped__, self._needs)
         folder = function.options.env.get("working_dir")
@@ -42,7 +44,9 @@ class Parcel:
             raise
 
     def letter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Letter:
-        """The parcel with these arguments, as they are now. Raises Refused if they, or the code, cannot travel."""
+        """The parcel with these arguments, as they are now. Raises Refused if the function does not take them, or if they,
+        or the code, cannot travel."""
+        check_call(self._called, self._signature, args, kwargs)
         needs = Needs(set(self._needs.modules))
         arguments = pickle_arguments(args, kwargs, needs)
         modules = frozenset(needs.modules)

@@ -76,7 +76,7 @@ class Screen:
             self._place = place(status.get("placement") or ())
         if state.phase == "Running" and self._started is None:
             self._started = time.monotonic()
-        self._text = _in_words(state)
+        self._text = in_words(state)
         self._draw()
 
     def _words(self) -> str:
@@ -113,7 +113,8 @@ def elapsed(seconds: float) -> str:
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
-def _in_words(state: State) -> str:
+def in_words(state: State) -> str:
+    """What a job is doing, in few words."""
     if state.phase == "Pending":
         queue = f"position {state.position} in the queue" if state.position else "queued"
         return f"{queue}: {state.waiting}" if state.waiting else queue

@@ -12,8 +12,11 @@ from pathlib import Path
 
 from attrs import define, field
 
+from tests import sinks
+from tests.canaries import ADMIN_TOKEN, Canaries
+
 ROOT = Path(__file__).parents[2]
-TOKEN = "admin-token-of-the-tests"
+TOKEN = ADMIN_TOKEN
 _LOST = ("GRIDWEAVE_FAILPOINT", "STATE_DIR", "ADMIN_TOKEN", "CREDITS")
 
 
@@ -54,6 +57,14 @@ class CreditsProcess:
     @property
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    def check_standing(self) -> None:
+        """Nothing that it says holds a secret."""
+        Canaries().search(sinks.answers(self.url, TOKEN)).check("http/openapi.json", "http/nowhere for stranger")
+
+    def check_left(self) -> None:
+        """Nor does anything that it has written."""
+        Canaries().search(sinks.files(self.folder, "credits")).check("credits/service.log", "credits/credits.db")
 
     def ended(self) -> int:
         """Wait until it has ended by itself; gives its exit code."""

@@ -15,7 +15,7 @@ from adapters.local.blobs import FolderBlobs
 from adapters.remote.stores import RemoteWorkloads
 from adapters.sqlite.schema import open_gridweave
 from adapters.sqlite.workloads import SqliteWorkloads
-from core.archive import Archived, archive
+from core.archive import Archived, archive, as_kept
 from core.callers import Caller
 from core.history import pages, recall
 from core.house import House, Terms
@@ -54,7 +54,7 @@ class ArchiveContract:
         live = house.workloads.create(a_job("live"))
         assert Archived(moved=1) == archive(house)
         assert [None, young, live] == [house.workloads.get(name) for name in ("old", "young", "live")]
-        assert evolve(old, version="") == recall(house, "old") == find(house, Caller(old.spec.user), "old")
+        assert as_kept(old) == recall(house, "old") == find(house, Caller(old.spec.user), "old")
         assert Archived() == archive(house)
 
     def test_store_and_archive_are_one_list(self, house: House) -> None:

@@ -251,6 +251,13 @@ class CrdContract:
         with pytest.raises(Invalid):
             crd.create_endpoint("chat", "ada", **wrong)
 
+    def test_an_id_that_reads_as_a_run_is_refused(self, crd: Any) -> None:
+        """Its runs could be taken for those of another job or endpoint."""
+        with pytest.raises(Invalid, match="reads as a run"):
+            crd.create_job("jobs/7", "ann", FUNCTION)
+        with pytest.raises(Invalid, match="reads as a run"):
+            crd.create_endpoint("ep/1", "ann", model="m")
+
     def test_endpoints_are_listed_by_label(self, crd: Any) -> None:
         """As jobs are."""
         crd.create_endpoint("a", "ada", model="m", labels={"team": "red"})

@@ -13,8 +13,9 @@ from attrs import evolve
 from adapters.remote.credits import RemoteCredits, line_to_credits
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
-from ports.credits import ISSUE, PLATFORM, Account, Charge, CreditService, Entry, HoldAnswer, HoldState, OperatedCredits
+from ports.credits import ISSUE, PLATFORM, Account, Charge, ChargeState, CreditService, Entry, HoldAnswer, HoldState, OperatedCredits
 from ports.errors import Invalid, KeyReused, Refused, Unavailable
+from ports.months import Month
 from ports.units import Credits, Instant, Span
 from tests.contract import races
 from tests.contract.credits_process import TOKEN, CreditsProcess
@@ -311,6 +312,40 @@ class CreditsContract:
             credit.charge([a_charge(60, payer=payer, uid=payer, org=0)])[0].left for payer in (ALICE, "user:bob")
         ]
 
+    def test_of_charges_that_come_together_each_sees_what_those_before_it_have_done(self, credit: OperatedCredits) -> None:
+        """A batch is only faster than one by one: also where one pays whom another pays, or a run comes twice."""
+        credit.set_cap("user:bob", Credits(100))
+        together = [
+            evolve(a_charge(10, uid="1"), totals={"user:bob": Credits(70)}),
+            a_charge(10, uid="2", payer="user:bob", org=60),
+            a_charge(20, uid="2", payer="user:bob", org=90),
+            a_charge(20, uid="2", payer="user:bob", org=90),
+            a_charge(30, uid="2", payer="user:bob", org=89),
+            a_charge(10, uid="3", payer=ALICE, org=1),
+        ]
+        found = [(each.state, each.balance.micro, each.charged.micro, each.step) for each in credit.charge(together)]
+        posted, stale, refused = ChargeState.POSTED, ChargeState.STALE, ChargeState.REFUSED
+        assert [
+            (posted, -70, 70, 0),
+            (posted, 10, 60, 50),
+            (posted, -20, 90, 80),
+            (stale, -20, 90, 0),
+            (refused, -20, 90, 0),
+            (posted, -71, 1, 0),
+        ] == found
+        assert (Credits(-20), Credits(90)) == (credit.account("user:bob").balance, credit.account("user:bob").spent)
+
+    def test_every_answer_tells_how_far_the_month_is_spent(self, credit: OperatedCredits) -> None:
+        """A step that was told in an answer that got lost is found again in the next."""
+        credit.set_cap(ALICE, Credits(100))
+        first, again = (credit.charge([a_charge(10, org=60)])[0] for _ in range(2))
+        assert [(50, Credits(100), Credits(40)), (0, Credits(100), Credits(40))] == [
+            (each.step, each.cap, each.left) for each in (first, again)
+        ]
+        assert first.month == again.month == str(Month.parse(first.month))
+        (free,) = credit.charge([a_charge(10, payer="user:bob", uid="bob", org=60)])
+        assert (None, "") == (free.cap, free.month)
+
     def test_what_a_call_costs_counts_and_what_is_granted_does_not(self, credit: OperatedCredits) -> None:
         """A cap is on spending; being paid for one's own endpoint makes no room in it."""
         grant(credit, 100)
@@ -409,8 +444,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CreditsProcess
     made.start()
     try:
         yield made
+        made.check_standing()
     finally:
         made.kill()
+    made.check_left()
 
 
 class TestRemoteCredits(CreditsContract, SharedCreditsContract):

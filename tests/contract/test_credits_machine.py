@@ -44,7 +44,8 @@ def outcome(call: Callable[[], object]) -> object:
         return type(error)
     if isinstance(found, tuple):
         return [
-            (each.state, each.balance, each.charged, each.left, each.step) if isinstance(each, ChargeAnswer) else each for each in found
+            (each.state, each.balance, each.charged, each.left, each.step, each.cap, each.month) if isinstance(each, ChargeAnswer) else each
+            for each in found
         ]
     return found
 

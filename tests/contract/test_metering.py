@@ -9,17 +9,20 @@ from typing import Any, Protocol
 
 import httpx
 import pytest
+import stamina
 from attrs import evolve
+from structlog.testing import capture_logs
 
 from adapters.remote.metering import RemoteMetering, line_to_metering
 from adapters.sqlite.metering import SqliteMetering
 from adapters.sqlite.schema import open_credits
 from ports import cloudevents
-from ports.errors import Invalid, Unavailable
+from ports.errors import Invalid, Refused, Unavailable
 from ports.metering import Metering, Usage
 from ports.units import Credits, Instant, Span
 from ports.workloads import RunId
 from tests.contract.credits_process import TOKEN, CreditsProcess
+from tests.contract.peers import answering
 from tests.contract.races import in_threads
 from tests.memory.metering import MemoryMetering
 
@@ -93,8 +96,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CreditsProcess
     made.start()
     try:
         yield made
+        made.check_standing()
     finally:
         made.kill()
+    made.check_left()
 
 
 class TestRemoteMetering(MeteringContract):
@@ -111,6 +116,17 @@ class TestRemoteMetering(MeteringContract):
             db.execute("DELETE FROM usage")
         with closing(line_to_metering(service.url, TOKEN)) as line:
             yield RemoteMetering(line)
+
+    def test_what_is_refused_is_logged_and_dropped_and_holds_up_nothing_else(self, metering: RemoteMetering, recorded: Recorded) -> None:
+        """One bad event would else keep all of its round from being counted, in every round again. It is told of once."""
+        good = [evolve(FIRST, id=f"good-{number}") for number in range(9)]
+        bad = evolve(FIRST, id="bad", user="")  # no text of at least one character
+        with capture_logs() as logs:
+            metering.record([*good[:6], bad, *good[6:]])
+            metering.record([bad])
+        assert good == recorded()
+        told = [(each["event"], each["usage"]["id"], each["usage"]["data"]["micro_credits"]) for each in logs if each["event"] == "alarm"]
+        assert [("alarm", "bad", 133_333)] == told
 
     @pytest.fixture
     def recorded(self, service: CreditsProcess, bearer: dict[str, str]) -> Recorded:
@@ -180,3 +196,24 @@ def test_an_envelope_is_opened_to_what_was_put_in() -> None:
     assert usage == cloudevents.unwrapped(event | {"traceparent": "00-1"})
     with pytest.raises(Invalid):
         cloudevents.unwrapped("event")
+
+
+@pytest.mark.parametrize(("status", "body"), [(400, b'{"message": "no such meter"}'), (400, b"<h1>Bad Request</h1>"), (422, b"")])
+def test_whoever_meters_may_refuse_in_his_own_words(status: int, body: bytes) -> None:
+    """It need not be our own service; the same again would be answered the same."""
+    with answering(status, body) as url, closing(line_to_metering(url, TOKEN)) as line, capture_logs() as logs:
+        RemoteMetering(line).record([FIRST, evolve(FIRST, id="another")])
+        assert [FIRST.id, "another"] == [each["usage"]["id"] for each in logs if each["event"] == "alarm"]
+        with pytest.raises(Refused, match=str(status)):
+            RemoteMetering(line).record([])
+
+
+@pytest.mark.parametrize(("status", "body"), [(500, b"<h1>Internal Server Error</h1>"), (404, b"{}"), (429, b"{}"), (401, b"{}")])
+def test_what_may_be_taken_later_is_not_dropped(status: int, body: bytes) -> None:
+    """A proxy that is being restarted, or a token that is being changed, loses no event."""
+    stamina.set_testing(True, attempts=2, cap=True)
+    try:
+        with answering(status, body) as url, closing(line_to_metering(url, TOKEN)) as line, pytest.raises(Unavailable):
+            RemoteMetering(line).record([FIRST])
+    finally:
+        stamina.set_testing(False)

@@ -42,13 +42,17 @@ class TariffsContract:
         with pytest.raises(NotFound):
             tariffs.in_force(Instant(99))
 
-    def test_the_newest_version_that_is_effective_holds(self, tariffs: Tariffs) -> None:
-        """A price list may be published ahead, and corrected before it holds."""
+    def test_the_list_that_began_last_holds_and_of_those_that_began_together_the_newest(self, tariffs: Tariffs) -> None:
+        """What is announced stays announced, a change may begin before its day, and it may be corrected for its very day."""
         second, third = evolve(FIRST, version=2, effective=Instant(300)), evolve(FIRST, version=3, effective=Instant(200))
+        fourth, fifth = evolve(FIRST, version=4, effective=Instant(300)), evolve(FIRST, version=5, effective=Instant(100))
         for tariff in (FIRST, second, third):
             tariffs.publish(tariff)
-        assert [1, 3, 3] == [tariffs.in_force(Instant(at)).version for at in (199, 200, 300)]
-        assert (FIRST, second, third) == tariffs.history()
+        assert [1, 3, 3, 2, 2] == [tariffs.in_force(Instant(at)).version for at in (199, 200, 299, 300, 10_000)]
+        tariffs.publish(fourth)
+        tariffs.publish(fifth)
+        assert [5, 5, 3, 4] == [tariffs.in_force(Instant(at)).version for at in (100, 199, 299, 300)]
+        assert (FIRST, second, third, fourth, fifth) == tariffs.history()
 
     @pytest.mark.parametrize("version", [0, 1, 3])
     def test_only_the_next_version_is_taken(self, tariffs: Tariffs, version: int) -> None:

@@ -52,9 +52,27 @@ class WorkloadsContract:
         assert evolve(a_full_job(), uid=made.uid) == evolve(made, version="")
         assert made == store.get("job-1")
 
+    def test_a_peek_gives_the_newest_or_nothing(self, store: Workloads) -> None:
+        """A status that is answered at once is never older than what its reader has been told before."""
+        made = store.create(a_full_job())
+        assert store.peek("job-1") in (made, None)
+        newer = store.replace(counted(made))
+        assert store.peek("job-1") in (newer, None)
+        store.delete(newer)
+        assert [None] * 3 == [store.peek(key) for key in ("job-1", "", "\udc80")]
+
     def test_an_unknown_id_gives_nothing(self, store: Workloads) -> None:
         """An absent job is an answer, whatever somebody typed as its id."""
         assert [None] * 4 == [store.get(key) for key in ("job-1", "", "../job-1", "🦉" * 100)]
+
+    @pytest.mark.parametrize("wrong", ["job-1/2", "a/b/3", "/1", "a/٣"])
+    def test_an_id_that_reads_as_another_jobs_run_is_refused(self, store: Workloads, wrong: str) -> None:
+        """The first run of `job-1/2` would be replica 1 of attempt 2 of `job-1`, for ledger, agents and bills alike."""
+        with pytest.raises(Invalid) as caught:
+            store.create(a_job(wrong))
+        assert ("id", wrong) == (caught.value.field, caught.value.value)
+        assert store.get(wrong) is None
+        assert "a/1b" == store.create(a_job("a/1b")).id
 
     def test_an_id_is_taken_once(self, store: Workloads) -> None:
         """The create conflict is the lock of idempotent submits: the first body stays."""
@@ -278,6 +296,27 @@ class TestSqliteWorkloads(WorkloadsContract, SharedWorkloadsContract):
     def store(self, tmp_path: Path) -> Iterator[SqliteWorkloads]:
         with closing(open_gridweave(tmp_path)) as database, closing(SqliteWorkloads(database)) as made:
             yield made
+
+    def test_a_peek_sees_what_another_process_has_written(self, store: SqliteWorkloads, tmp_path: Path) -> None:
+        """Two gateways serve one database: what was kept of an older write is not given for the newer one."""
+        made = store.create(a_job())
+        assert made == store.peek("job-1")
+        with closing(open_gridweave(tmp_path)) as database, closing(SqliteWorkloads(database)) as other:
+            newer = other.replace(counted(made))
+            assert store.peek("job-1") is None
+            assert newer == store.get("job-1") == store.peek("job-1")
+            other.delete(newer)
+        assert store.peek("job-1") is None
+
+    def test_a_peek_waits_for_nobody(self, store: SqliteWorkloads) -> None:
+        """Neither for who is writing, nor for what was closed."""
+        made = store.create(a_job())
+        with store._database.write() as db:
+            db.execute("DELETE FROM jobs")
+            assert made == store.peek("job-1")
+        assert store.peek("job-1") is None
+        store.close()
+        assert store.peek("job-1") is None
 
     def test_what_was_stored_is_there_after_a_restart(self, tmp_path: Path) -> None:
         """State outlives every process of ours."""

@@ -13,9 +13,12 @@ from pathlib import Path
 import httpx
 from attrs import define, field
 
+from tests.canaries import S3_SECRET
+
 ROOT = Path(__file__).parents[2]
 SOURCES = os.pathsep.join(str(ROOT / part) for part in ("", "sdk", "agent"))
 LOOKS = 600  # a tenth of a second apart
+KEYS = {"S3_ACCESS_KEY": "AKIDOFNOBUCKET", "S3_SECRET_KEY": S3_SECRET}  # of a gateway without a bucket, too
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "GRIDWEAVE_TEST_RUN", "PYTEST_CURRENT_TEST")
 _KEPT_PREFIXES = ("UV_", "PIP_", "SSL_", "HTTP", "http", "NO_PROXY", "no_proxy")
 
@@ -52,7 +55,7 @@ class Gateway:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "runtimes.http.gateway", "--port", str(self.port), *self.arguments],
                 cwd=ROOT,
-                env={**env, "PYTHONPATH": SOURCES, "STATE_DIR": str(self.state), **self.settings},
+                env={**env, "PYTHONPATH": SOURCES, "STATE_DIR": str(self.state), **KEYS, **self.settings},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

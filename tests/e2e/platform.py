@@ -1,6 +1,6 @@
 """The platform in front of the gateway, as small as it can be: it turns an API key into identity headers.
 
-A key is `<user>:<plan>:<role>`. Whatever identity the client claims by itself is dropped. Bodies pass in both
+A key is `<user>:<plan>:<role>`, and maybe a secret after it. Whatever identity the client claims by itself is dropped. Bodies pass in both
 directions as they come, so that uploads, live logs and hang-ups are what they are without it.
 """
 
@@ -23,6 +23,7 @@ class Platform:
 
     def __init__(self, gateway: int, token: str) -> None:
         self.gateway, self.token = gateway, token
+        self.errors: list[bytes] = []  # their bodies, as they were passed on
         platform = self
 
         class Handler(_Handler):
@@ -81,8 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
             kept["Transfer-Encoding"] = "chunked"
         scheme, _, key = self.headers.get("Authorization", "").partition(" ")
-        if scheme == "Bearer" and key.count(":") == 2:
-            user, plan, role = key.split(":")
+        if scheme == "Bearer" and key.count(":") in (2, 3):
+            user, plan, role = key.split(":")[:3]
             kept |= {"X-User-Id": user, "X-User-Plan": plan, "X-User-Role": role, "X-Platform-Token": self.platform.token}
         return kept
 
@@ -96,6 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         while piece := response.read1(PIECE):
+            if response.status >= 400:
+                self.platform.errors.append(piece)
             self.wfile.write(piece if sized else b"%x\r\n%s\r\n" % (len(piece), piece))
             self.wfile.flush()
         if not sized:

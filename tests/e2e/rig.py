@@ -28,11 +28,13 @@ from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
 from ports.credits import ISSUE, user_account
 from ports.units import Credits
+from tests import sinks
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN, RUN_SECRET, RUN_VARIABLE
 from tests.e2e.gateways import Gateway
 from tests.e2e.platform import Platform
 from tests.e2e.rebilled import disagreements
+from tests.e2e.secrecy import canaries, check_left, check_standing
 
-PLATFORM_TOKEN, ADMIN_TOKEN = "platform-token-of-the-tests", "admin-token-of-the-tests"
 BIG, SMALL, ACME = "org-big", "org-small", "acme-small"
 NODES = {
     BIG: {NODE: BIG, OWNER: "org", GPUS: "2xA100-80GB"},
@@ -64,7 +66,9 @@ def until(seen: Callable[[], Any], what: str) -> Any:
 def spawned_by(client: gw.Client, function: Callable[..., Any], *args: Any, **options: Any) -> Job:
     """Submit a function as if it stood in a script. options: of `gw.function`."""
     function.__module__ = "__main__"
-    return spawn(client, gw.function(**{"vram": "1GB", **options})(function), args, {})
+    env = options.get("env") or {}
+    variables = {RUN_VARIABLE: RUN_SECRET, **env.get("env_vars", {})}
+    return spawn(client, gw.function(**{"vram": "1GB", **options, "env": {**env, "env_vars": variables}})(function), args, {})
 
 
 def end_all(client: gw.Client) -> None:
@@ -85,7 +89,7 @@ class User:
 
     @property
     def key(self) -> str:
-        return f"{self.id}:{self.plan}:{self.role}"
+        return sinks.key(self.id, self.plan, self.role)
 
     def spawn(self, function: Callable[..., Any], *args: Any, **options: Any) -> Job:
         return spawned_by(self.client, function, *args, **options)
@@ -150,7 +154,7 @@ class Rig:
         user_id = name if role == "provider" else f"{name}-{next(_SERIAL)}"
         headers = {"X-User-Id": user_id, "X-User-Plan": plan, "X-User-Role": role, "X-Platform-Token": PLATFORM_TOKEN}
         direct = httpx.Client(base_url=self.gateway.url, headers=headers, timeout=60, trust_env=False)
-        user = User(user_id, plan, role, direct, gw.Client(self.platform.url, f"{user_id}:{plan}:{role}"))
+        user = User(user_id, plan, role, direct, gw.Client(self.platform.url, sinks.key(user_id, plan, role)))
         self._users.append(user)
         if credits is not None:
             self.grant(user, credits)
@@ -171,6 +175,15 @@ class Rig:
             user.client.close()
         self._users.clear()
         assert not wrong, wrong
+
+    @contextmanager
+    def witness(self) -> Iterator[None]:
+        """While a run is on a node, and after one has failed: both have a secret in their environment."""
+        user = self.user("witness")
+        user.ended(user.spawn(lambda: 1 / 0))
+        held = user.hold()
+        yield
+        user.release(held)
 
     @property
     def admin(self) -> dict[str, str]:
@@ -199,6 +212,9 @@ def with_uv(folder: Path) -> None:
     os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
+LEFT = ("home/state/gateway.log", "home/state/log.jsonl", "home/state/gridweave.db", "home/state/credits.db", "home/state/agents/*")
+
+
 @contextmanager
 def standing(home: Path, nodes: Mapping[str, Mapping[str, str]] = NODES, **settings: str) -> Iterator[Rig]:
     """The rig, and nothing left of it afterwards. nodes: labels of each raylet, the head first. settings: of its gateway,
@@ -220,6 +236,9 @@ def standing(home: Path, nodes: Mapping[str, Mapping[str, str]] = NODES, **setti
         gateway.ready()
         until(lambda: rig.all_ready(nodes), "every node ready")
         yield rig
+        known = canaries(gateway.state, nodes)
+        with rig.witness():
+            check_standing(gateway, known, home / "ray")
         rig.forget_users()
         money.close()
     finally:
@@ -228,3 +247,4 @@ def standing(home: Path, nodes: Mapping[str, Mapping[str, str]] = NODES, **setti
         gateway.stop()
         ray.stop()
         end_runs(gateway.state / "agents")
+    check_left(home, known, platform.errors, *LEFT)

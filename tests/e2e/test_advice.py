@@ -8,8 +8,9 @@ import subprocess
 import sys
 from typing import Any
 
+from tests.canaries import ADMIN_TOKEN
 from tests.e2e.gateways import SOURCES
-from tests.e2e.rig import ACME, ADMIN_TOKEN, Rig, until
+from tests.e2e.rig import ACME, Rig, until
 
 
 def gridweave(rig: Rig, *arguments: str) -> str:

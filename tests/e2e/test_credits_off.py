@@ -10,6 +10,7 @@ import pytest
 from adapters.ray.embedded import local_ray
 from tests.e2e.gateways import Gateway
 from tests.e2e.rig import end_all, spawned_by, until
+from tests.e2e.secrecy import canaries, check_left, check_standing
 
 FLEET = "1x2xA100-80GB:org,1x1xL4-24GB:provider:acme"
 
@@ -23,11 +24,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         gateway.start()
         gateway.ready()
         yield gateway
+        check_standing(gateway, known := canaries(state, ("org-1", "acme-1")), state / "ray")
         assert 0 == gateway.stop()
         assert () == local_ray(state / "ray").nodes, "it has stopped its Ray"
     finally:
         gateway.stop()
         local_ray(state / "ray").stop(runs=True)
+    check_left(state.parent, known)
 
 
 @pytest.fixture

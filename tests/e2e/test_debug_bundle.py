@@ -14,8 +14,9 @@ import gridweave as gw
 import pytest
 
 from adapters.ray.tokens import command_token, tail_token
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.gateways import ROOT, SOURCES
-from tests.e2e.rig import ADMIN_TOKEN, NODES, PLATFORM_TOKEN, Rig, until
+from tests.e2e.rig import NODES, Rig, until
 
 PARTS = {"settings.json", "versions.json", "log.jsonl", "scheduler.json", "nodes.json", "phases.json", "unfinished.json", "journal.json"}
 CANARY = "canary-of-a-user"

@@ -9,7 +9,8 @@ import pytest
 from gridweave.jobs import Job
 from gridweave.payloads import Payload
 
-from tests.e2e.rig import ADMIN_TOKEN, PLATFORM_TOKEN, Rig, User
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
+from tests.e2e.rig import Rig, User
 from tests.e2e.submits import body
 
 ROUTES = {

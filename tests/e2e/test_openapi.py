@@ -13,8 +13,9 @@ from hypothesis import settings
 from schemathesis.checks import not_a_server_error
 
 from runtimes.http.openapi import document
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.gateways import Gateway
-from tests.e2e.rig import ADMIN_TOKEN, PLATFORM_TOKEN
+from tests.e2e.secrecy import canaries, check_left, check_standing
 from tests.e2e.submits import body
 
 SCHEMA = schemathesis.openapi.from_dict(document("0.0.0"))
@@ -36,8 +37,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         gateway.start()
         gateway.answers()
         yield gateway
+        check_standing(gateway, known := canaries(gateway.state))
     finally:
         gateway.stop()
+    check_left(gateway.state.parent, known)
 
 
 @pytest.fixture(scope="module")

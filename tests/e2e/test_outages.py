@@ -13,9 +13,11 @@ import httpx
 import pytest
 from gridweave.jobs import Job
 
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.closed_form import charged, cost
 from tests.e2e.gateways import Gateway
-from tests.e2e.rig import ADMIN_TOKEN, ENDED, PLATFORM_TOKEN, Rig, User, until
+from tests.e2e.rig import ENDED, Rig, User, until
+from tests.e2e.secrecy import canaries, check_left, check_standing
 from tests.e2e.submits import body
 
 NOBODY_LISTENS = "127.0.0.1:1"
@@ -35,8 +37,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         gateway.start()
         gateway.answers()
         yield gateway
+        check_standing(gateway, known := canaries(gateway.state))
     finally:
         gateway.stop()
+    check_left(gateway.state.parent, known)
 
 
 def test_without_ray_the_gateway_is_healthy_and_not_ready(alone: Gateway) -> None:

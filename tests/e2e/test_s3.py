@@ -22,11 +22,14 @@ import pytest
 from attrs import frozen
 from gridweave.jobs import Job
 
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN, Canaries
 from tests.e2e.closed_form import charged, cost
 from tests.e2e.gateways import ROOT, SOURCES
 from tests.e2e.machine import children, without_raylet
-from tests.e2e.rig import ADMIN_TOKEN, BIG, NODES, PLATFORM_TOKEN, SMALL, Rig, User, standing, until
+from tests.e2e.rig import BIG, NODES, SMALL, Rig, User, standing, until
+from tests.s3.pods import pod_identity_agent
 from tests.s3.seaweed import BUCKET, SECRET_KEY, Seaweed, running
+from tests.sinks import bucket
 
 KIB = 1024
 FLEET = {name: NODES[name] for name in (BIG, SMALL)}
@@ -84,10 +87,17 @@ class House:
 
 @pytest.fixture(scope="module")
 def standing_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with running(tmp_path_factory.mktemp("seaweed")) as seaweed, closing(seaweed.connection()) as connection:
-        settings = {**seaweed.environment, "LOG_CHUNK_BYTES": str(4 * KIB), "LOG_CHUNK_AGE_SECONDS": "1", "GRANT_LIFE_SECONDS": "6"}
+    """Its gateway has no key in any setting: it is a pod, whose agent gives it some."""
+    home = tmp_path_factory.mktemp("seaweed")
+    with running(home) as seaweed, closing(seaweed.connection()) as connection, pod_identity_agent(home) as pod:
+        own = {**seaweed.environment, "S3_ACCESS_KEY": "", "S3_SECRET_KEY": "", **pod}
+        settings = {**own, "LOG_CHUNK_BYTES": str(4 * KIB), "LOG_CHUNK_AGE_SECONDS": "1", "GRANT_LIFE_SECONDS": "6"}
         with standing(tmp_path_factory.mktemp("s3"), FLEET, **settings) as rig:
             yield House(rig, seaweed, connection.client)
+        searched = Canaries().search(bucket(connection.client, BUCKET))
+        searched.check(
+            "s3/jobs/*/manifest.json", "s3/jobs/*/1/diagnostics.json", "s3/jobs/*/1/traceback.txt", "s3/jobs/*/1/result!metadata"
+        )
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import pickle
 from pathlib import Path
@@ -12,8 +13,11 @@ import pytest
 from gridweave.jobs import Job
 
 from adapters.ray.tokens import command_token, tail_token
+from tests import sinks
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN, RUN_VARIABLE
 from tests.e2e.gateways import ROOT
-from tests.e2e.rig import ADMIN_TOKEN, NODES, PLATFORM_TOKEN, Rig, User
+from tests.e2e.rig import NODES, Rig, User
+from tests.e2e.secrecy import canaries
 from tests.e2e.submits import body, inline
 
 # What a canary does where it is unpickled: it writes down which process that is.
@@ -156,7 +160,8 @@ def test_user_code_finds_no_secret_and_no_module_of_ours(rig: Rig) -> None:
         return {"modules": found, "seen": repr(seen), "files": files, "environ": dict(os.environ), "path": sys.path, "fds": descriptors}
 
     user = rig.user()
-    found = user.spawn(look, owner="org").result(timeout=60)
+    own = {"env_vars": {RUN_VARIABLE: "what a run is given is its user's, and this one gives it back"}}
+    found = user.spawn(look, owner="org", env=own).result(timeout=60)
     secret = (rig.gateway.state / "secret").read_bytes()
     secrets = [PLATFORM_TOKEN, ADMIN_TOKEN, secret.decode()]
     secrets += [make(secret, node) for node in NODES for make in (command_token, tail_token)]
@@ -175,3 +180,17 @@ def test_secrets_are_in_no_log_of_the_gateway(rig: Rig) -> None:
     secret = (rig.gateway.state / "secret").read_text()
     hidden = [PLATFORM_TOKEN, ADMIN_TOKEN, secret, "correct-horse-battery", command_token(secret.encode(), "org-big")]
     assert [] == [each for each in hidden if each in log]
+
+
+def test_the_search_at_the_end_finds_what_is_rightly_there(rig: Rig) -> None:
+    """A search that would find nothing anywhere would look just as well."""
+    known = canaries(rig.gateway.state, NODES)
+    with rig.witness():
+        found = known.search(sinks.files(rig.gateway.state, "state"), allowed=()).found
+    places = {
+        "the house's secret in state/secret",
+        "a variable of a run in state/gridweave.db*",
+        "a variable of a run in state/agents/*/runs/*/prepare.json",
+        "a grant in state/agents/*/runs/*/prepare.json",
+    }
+    assert [] == [place for place in places if not fnmatch.filter(found, place)]

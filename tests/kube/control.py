@@ -20,8 +20,9 @@ from adapters.local.clock import SystemClock
 from adapters.remote.line import Line
 from ports.units import Span
 from runtimes.control.app import Behind, make_app
+from tests.canaries import CONTROL_TOKEN
 
-TOKEN = "control-token-of-the-tests"
+TOKEN = CONTROL_TOKEN
 
 
 class _Server(ThreadingMixIn, WSGIServer):

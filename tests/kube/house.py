@@ -5,6 +5,7 @@ Each process is known to the API server by a token of its own ServiceAccount, an
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,10 +22,13 @@ from adapters.ray.local import LocalRay
 from adapters.sqlite.credits import SqliteCredits
 from adapters.sqlite.schema import open_credits
 from runtimes.failpoints import FAILPOINT, LOG
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.gateways import ROOT, SOURCES, Gateway
 from tests.e2e.platform import Platform
-from tests.e2e.rig import BIG, NODES, PAID_SETTINGS, PLATFORM_TOKEN, SETTINGS, Rig, until, with_uv
+from tests.e2e.rig import BIG, NODES, PAID_SETTINGS, SETTINGS, Rig, until, with_uv
+from tests.e2e.secrecy import canaries, check_left, check_standing
 from tests.kube.plane import MANIFESTS, Plane
+from tests.sinks import answers, objects
 
 
 @define
@@ -240,7 +244,13 @@ def kube_house(plane: Plane, namespace: str, home: Path) -> Iterator[KubeHouse]:
             rig = Rig(home, ray, gateway, platform, SqliteCredits(money, SystemClock()))
             until(lambda: rig.all_ready([BIG]), "the node ready")
             yield KubeHouse(plane, namespace, rig, tuple(gateways), tuple(schedulers), configs)
+            known = canaries(gateway.state, [BIG], **tokens(plane, configs))
+            with rig.witness():
+                check_standing(gateway, known, home / "ray", answers(gateways[1].url, ADMIN_TOKEN), objects(plane, namespace))
             rig.forget_users()
+            known.search(objects(plane, namespace)).check(
+                "kubernetes/gridweavejobs/*/status", "kubernetes/events/*/*", "kubernetes/leases/*"
+            )
     finally:
         for scheduler in schedulers:
             scheduler.stop()
@@ -248,3 +258,10 @@ def kube_house(plane: Plane, namespace: str, home: Path) -> Iterator[KubeHouse]:
             each.stop()
         ray.stop()
         end_runs(gateway.state / "agents")
+    check_left(home, known, platform.errors, "home/state/first.log", "home/state/second.log", "home/state/gateway.log")
+
+
+def tokens(plane: Plane, configs: Mapping[str, str]) -> dict[str, str]:
+    """Of everybody who is known to that API server."""
+    held = {name: json.loads(Path(file).read_text())["users"][0]["user"]["token"] for name, file in configs.items()}
+    return {f"the Kubernetes token of the {name}": token for name, token in {**held, "administrator": plane.token}.items()}

@@ -13,10 +13,11 @@ from gridweave.calls import spawn
 from gridweave.jobs import Job
 
 from ports.units import Credits
+from tests.canaries import PLATFORM_TOKEN
 from tests.contract.races import in_threads
 from tests.e2e.closed_form import charged, cost
 from tests.e2e.platform import Platform
-from tests.e2e.rig import PLATFORM_TOKEN, until
+from tests.e2e.rig import until
 from tests.e2e.volleys import marks_and_works
 from tests.kube.house import KubeHouse, square
 

@@ -26,7 +26,7 @@ from adapters.k8s.objects import Objects
 from adapters.k8s.workloads import PLURAL, KubeWorkloads
 from ports.errors import Conflict, Invalid, Unavailable
 from ports.units import Instant, Span
-from ports.workloads import FUNDED, SCHEMA, ConditionStatus, Environment, Job, JobFilter, Phase
+from ports.workloads import FUNDED, SCHEMA, ConditionStatus, Environment, Job, JobFilter, Phase, is_id
 from tests.contract.samples import a_full_job, a_job, counted, to_phase
 from tests.kube.fixtures import fresh_namespace
 from tests.kube.plane import Plane
@@ -49,7 +49,7 @@ def stored_form(job: Job) -> dict[str, object]:
     return found
 
 
-@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=3), st.integers(-(10**13), 10**14))
+@given(ANY_TEXT.filter(is_id), ANY_TEXT, ANY_TEXT, st.dictionaries(ANY_TEXT, ANY_TEXT, max_size=3), st.integers(-(10**13), 10**14))
 def test_any_job_is_read_back_as_it_was(key: str, user: str, name: str, texts: dict[str, str], at: int) -> None:
     """Whatever users type: no character is lost, and no label or name is made of it."""
     full = a_full_job(key)

@@ -31,6 +31,7 @@ from ports.errors import Refused, Unavailable
 from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Instant, Mib, Rate, Span
 from ports.workloads import FUNDED, RESULT_STORED, ConditionStatus, Exit, ExitKind, Job, JobFilter, Phase, Slot
+from tests.canaries import ADMIN_TOKEN
 from tests.contract.samples import a_job
 from tests.e2e.gateways import ROOT, SOURCES
 from tests.kube.plane import MANIFESTS, Plane
@@ -158,7 +159,7 @@ def test_the_reaper_archives_what_ended_by_its_own_account(
         "KUBERAY_NAMESPACE": client.namespace,
         "KUBECONFIG": str(plane.kubeconfig(token, client.namespace, "reaper")),
         "STATE_DIR": str(tmp_path),
-        "ADMIN_TOKEN": "admin-token-of-the-tests",
+        "ADMIN_TOKEN": ADMIN_TOKEN,
         "JOBS_KEPT_HOURS": "0",
     }
     for expected in (2, 0):

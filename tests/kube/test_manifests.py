@@ -133,15 +133,6 @@ def test_a_spec_is_immutable(client: KubeClient, plane: Plane) -> None:
     assert "immutable" in answer.stderr
 
 
-def test_the_dockerfile_copies_what_there_is() -> None:
-    """A build that fails for a folder that was renamed is found here."""
-    root = MANIFESTS.parent
-    copied = re.findall(r"^COPY (.+) \S+$", (MANIFESTS / "Dockerfile").read_text(), re.MULTILINE)
-    sources = [Path(part) for line in copied for part in line.split()]
-    assert sources
-    assert [] == [str(each) for each in sources if not (root / each).exists()]
-
-
 def patched(plane: Plane, client: KubeClient, what: str, patch: dict[str, Any], *more: str) -> str:
     """What kubectl says to a merge patch of that object: empty if it was taken."""
     done = plane.kubectl("patch", *what.split("/"), "--type=merge", *more, "-p", json.dumps(patch), namespace=client.namespace)

@@ -163,7 +163,8 @@ class MemoryAgent:
             self._cluster.advance(min(self._next_change(), until) - self._cluster.now)
             self._check()
         live = {run.prepare.run: self._now(run).ran for run in self._runs.values() if run.report.state is ReportState.RUNNING}
-        return Reports(tuple(map(self._now, changed)), f"{self.incarnation}:{self._changes}", live)
+        uids = {run: self._runs[run].prepare.uid for run in live}
+        return Reports(tuple(map(self._now, changed)), f"{self.incarnation}:{self._changes}", live, uids)
 
     def restart(self) -> None:
         self.starts += 1
@@ -210,7 +211,7 @@ class MemoryAgent:
             taken = sum((each.mib for run in live for each in run.prepare.slots if each.gpu == slot.gpu), Mib(0))
             if slot.gpu not in totals or taken + slot.mib > totals[slot.gpu]:
                 return Answer(False, f"GPU {slot.gpu} has no {slot.mib} left", known=False)
-        report = RunReport(command.run, ReportState.PREPARING, slots=command.slots, epoch=self.epoch, detail="Setting up")
+        report = RunReport(command.run, ReportState.PREPARING, slots=command.slots, epoch=self.epoch, detail="Setting up", uid=command.uid)
         run = self._runs[command.run] = _Run(command, self._cluster.behave(command), report, self._cluster.now)
         self._change(run, report)
         return Answer(True)

@@ -156,7 +156,8 @@ class MemoryCredits:
         new = [each for each in STEPS if each <= step(spent, cap) and (payer, month, each) not in self._told]
         if answer.state is ChargeState.POSTED:
             self._told |= {(payer, month, each) for each in new}
-        return evolve(answer, left=cap - spent, step=max(new, default=0) if answer.state is ChargeState.POSTED else 0)
+        told = max(new, default=0) if answer.state is ChargeState.POSTED else 0
+        return evolve(answer, left=cap - spent, step=told, cap=cap, month=str(month))
 
     def _append(self, kind: str, key: str, lines: list[tuple[str, Credits]], run: str = "", until: Span = Span(0), memo: str = "") -> None:
         at: Instant = self._clock.now()

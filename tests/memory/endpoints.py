@@ -9,6 +9,7 @@ from attrs import evolve
 
 from ports.endpoints import Endpoint, check_endpoint_transition
 from ports.errors import AlreadyExists, Conflict
+from ports.workloads import checked_id
 
 
 class MemoryEndpoints:
@@ -20,6 +21,7 @@ class MemoryEndpoints:
         self._lock = threading.Lock()
 
     def create(self, endpoint: Endpoint) -> Endpoint:
+        checked_id(endpoint.id)
         with self._lock:
             if endpoint.id in self._stored:
                 raise AlreadyExists(endpoint.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right, insort
 
 from ports.errors import Conflict, NotFound
 from ports.tariffs import Tariff
@@ -14,14 +15,16 @@ class MemoryTariffs:
 
     def __init__(self, *tariffs: Tariff) -> None:
         self._tariffs: list[Tariff] = []
+        self._by_day: list[Tariff] = []
         self._lock = threading.Lock()
         for tariff in tariffs:
             self.publish(tariff)
 
     def in_force(self, at: Instant) -> Tariff:
-        for tariff in reversed(self.history()):
-            if tariff.effective <= at:
-                return tariff
+        with self._lock:
+            found = bisect_right(self._by_day, at, key=lambda each: each.effective)
+            if found:
+                return self._by_day[found - 1]
         raise NotFound("No tariff is in force at that time.", "tariff", "Publish one that is effective from then or before.")
 
     def history(self) -> tuple[Tariff, ...]:
@@ -33,4 +36,5 @@ class MemoryTariffs:
             if tariff.version != len(self._tariffs) + 1:
                 raise Conflict(f"tariff {tariff.version}")
             self._tariffs.append(tariff)
+            insort(self._by_day, tariff, key=lambda each: (each.effective, each.version))
         return tariff

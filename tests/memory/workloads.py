@@ -7,9 +7,9 @@ import time
 
 from attrs import evolve
 
-from ports.errors import AlreadyExists, Conflict, Invalid
+from ports.errors import AlreadyExists, Conflict, Invalid, Unreadable
 from ports.units import Span
-from ports.workloads import Changes, Job, JobFilter, Page, check_transition
+from ports.workloads import Changes, Job, JobFilter, Page, check_transition, checked_id
 
 
 class MemoryWorkloads:
@@ -17,11 +17,13 @@ class MemoryWorkloads:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
+        self._spoiled: set[str] = set()
         self._gone: dict[str, int] = {}
         self._seq = 0
         self._changed = threading.Condition()
 
     def create(self, job: Job) -> Job:
+        checked_id(job.id)
         with self._changed:
             if job.id in self._jobs:
                 raise AlreadyExists(job.id)
@@ -29,7 +31,18 @@ class MemoryWorkloads:
             return self._store(job)
 
     def get(self, job_id: str) -> Job | None:
+        if job_id in self._spoiled:
+            raise Unreadable("a stored job", "a newer release wrote it")
         return self._jobs.get(job_id)
+
+    def peek(self, job_id: str) -> Job | None:
+        return None if job_id in self._spoiled else self._jobs.get(job_id)
+
+    def spoil(self, job_id: str, mend: bool = False) -> None:
+        """Somebody writes by hand what nobody here can read, or mends it."""
+        with self._changed:
+            self._store(self._jobs[job_id])
+            self._spoiled.discard(job_id) if mend else self._spoiled.add(job_id)
 
     def list(self, which: JobFilter = JobFilter(), cursor: str = "", limit: int = 100, newest_first: bool = False) -> Page:
         if limit < 1:
@@ -43,8 +56,10 @@ class MemoryWorkloads:
                 raise Invalid("This cursor continues no list of this order.", "cursor", "Give the cursor of the page before.", cursor)
             place = (created, after)
             found = [job for job in found if (_place(job) < place if newest_first else _place(job) > place)]
+        found = [job for job in found if job.id not in self._spoiled]
         page = tuple(found[:limit])
-        return Page(page, f"{order},{page[-1].created_at.ms},{page[-1].id}" if len(found) > limit else "")
+        more = f"{order},{page[-1].created_at.ms},{page[-1].id}" if len(found) > limit else ""
+        return Page(page, more, tuple(sorted(self._spoiled)))
 
     def replace(self, job: Job) -> Job:
         with self._changed:
@@ -70,7 +85,9 @@ class MemoryWorkloads:
                 self._changed.wait(left)
             jobs = sorted((job for job in self._jobs.values() if int(job.version) > int(cursor)), key=lambda job: int(job.version))
             gone = sorted((seq, key) for key, seq in self._gone.items() if seq > int(cursor))
-            return Changes(tuple(jobs), tuple(key for _, key in gone), str(self._seq))
+            unread = tuple(job.id for job in jobs if job.id in self._spoiled)
+            jobs = [job for job in jobs if job.id not in self._spoiled]
+            return Changes(tuple(jobs), tuple(key for _, key in gone), str(self._seq), unreadable=unread)
 
     def _current(self, job: Job) -> Job:
         stored = self._jobs.get(job.id)

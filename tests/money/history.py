@@ -200,7 +200,7 @@ class History:
     def publish(self) -> None:
         draw = self.source
         newest = self.tariffs.history()[-1]
-        effective = max(newest.effective, self.clock.now()) + Span(draw.choice((0, 0, 60_000)))
+        effective = self.clock.now() + Span(draw.choice((0, 0, 60_000, 3_600_000)))
         models = {model: draw.choice((0, 1, 333_333, 7_000_001)) for model in ("L4", "A100") if draw.random() < 0.3}
         providers = {owner: dict(models) for owner in ("provider:acme", "provider:zoe") if draw.random() < 0.4}
         splits = Splits(draw.choice((0, 1, 100_000, 333_333, PPM)))

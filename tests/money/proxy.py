@@ -27,10 +27,10 @@ class _Request:
 
 
 class FaultProxy:
-    """Serves on loopback until closed. share: of requests that go wrong, from 0 to 1; it may be set anew."""
+    """Serves on loopback until closed. share: of requests that go wrong, from 0 to 1; kinds: how. Both may be set anew."""
 
-    def __init__(self, url: str, seed: str, share: float) -> None:
-        self.share, self.mishaps = share, Counter[str]()
+    def __init__(self, url: str, seed: str, share: float, kinds: tuple[str, ...] = KINDS) -> None:
+        self.share, self.kinds, self.mishaps = share, kinds, Counter[str]()
         self._address, self._source = urlsplit(url).netloc, random.Random(seed)
         self._late: list[_Request] = []
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class FaultProxy:
         with self._lock:  # one at a time: a seed is then one history
             if self._late and self._source.random() < 0.3:
                 self._pass_on(self._late.pop(self._source.randrange(len(self._late))))
-            kind = self._source.choice(KINDS) if self._source.random() < self.share else ""
+            kind = self._source.choice(self.kinds) if self._source.random() < self.share else ""
             self.mishaps[kind or "none"] += 1
             if kind == "late":
                 self._late.append(request)

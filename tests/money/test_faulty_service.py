@@ -11,18 +11,35 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import stamina
+from attrs import evolve
 
 from adapters.local.clock import SystemClock
 from adapters.remote.credits import RemoteCredits, line_to_credits
 from adapters.remote.metering import RemoteMetering, line_to_metering
 from adapters.sqlite.credits import SqliteCredits
+from adapters.sqlite.metering import SqliteMetering
 from adapters.sqlite.schema import open_credits
-from ports.credits import PAID_OUT
+from core import lifecycle
+from core.close import close
+from core.house import House, Terms
+from core.tick import tick
+from ports.credits import ISSUE, PAID_OUT
+from ports.errors import Unavailable
+from ports.months import Month
+from ports.nodes import NodeRecord, NodeState, NodeStatus
+from ports.tariffs import Price, PriceLine
+from ports.units import Credits, Instant, Mib, Rate, Span
+from ports.workloads import Ask, BlobRef, Exit, ExitKind, Job, JobSpec, JobStatus, Phase, Run, RunId, RunState, Slot
 from tests.contract.credits_process import ROOT, TOKEN, CreditsProcess
+from tests.contract.peers import answering
 from tests.contract.samples import a_charge
+from tests.memory.blobs import MemoryBlobs
+from tests.memory.nodes import MemoryNodes
+from tests.memory.workloads import MemoryWorkloads
 from tests.money.history import History
 from tests.money.proxy import KINDS, FaultProxy
 
@@ -55,11 +72,88 @@ def test_faults_between_biller_and_service_change_no_total(tmp_path: Path) -> No
                 history.rest()
             finally:
                 history.shut()
+        service.check_standing()
     finally:
         proxy.close()
         service.kill()
+    service.check_left()
     assert {*KINDS, "none"} == set(proxy.mishaps)
     assert history.settled > TICKS / 20
+
+
+SECOND = Price(1, (PriceLine("org", Rate(3_600_000_000)),))  # one credit
+
+
+def one_running(clock: SystemClock, credits: RemoteCredits, metering: RemoteMetering) -> tuple[House, Job]:
+    """Ann has a thousand credits, and a job that runs; what its node tells is the test's to say."""
+    unused = cast(Any, None)
+    terms, jobs = Terms(credits_enabled=True), MemoryWorkloads()
+    house = House(jobs, MemoryNodes(), credits, unused, MemoryBlobs(clock), clock, unused, terms, metering)
+    credits.post("grant", "grant", {"user:ann": Credits(10**9), ISSUE: Credits(-(10**9))})
+    run = Run(RunId("job-1", 1), RunState.RUNNING, (Slot("n1", 0, Mib(1)),), 1, SECOND, Instant(1), Instant(1))
+    spec = JobSpec("ann", "paid", "work", Ask(Mib(1)), BlobRef("", 0), BlobRef("", 0))
+    return house, jobs.create(Job("job-1", "uid-1", Instant(1), spec, JobStatus(Phase.RUNNING, 1, (run,))))
+
+
+def test_a_meter_that_refuses_what_it_is_told_keeps_no_charge_from_being_made(tmp_path: Path) -> None:
+    """Somebody else's service that answers 400 to every event: ticks and the final charge are posted, the job is settled."""
+    service, clock = CreditsProcess(tmp_path), SystemClock()
+    service.start()
+    try:
+        with (
+            answering(400, b'{"message": "no such meter"}') as url,
+            closing(line_to_credits(service.url, TOKEN)) as money,
+            closing(line_to_metering(url, TOKEN)) as metering,
+        ):
+            house, job = one_running(clock, RemoteCredits(money), RemoteMetering(metering))
+            house.nodes.put_status(NodeRecord("n1", status=NodeStatus(NodeState.READY, ran={"job-1/1": Span.of(seconds=5)})))
+            assert (1, 1) == ((done := tick(house)).runs, done.posted)
+            ended = evolve(job, status=lifecycle.ended(job, Exit(ExitKind.RAISED), Span.of(seconds=7), clock.now()))
+            ended = house.workloads.replace(evolve(ended, status=lifecycle.nothing_to_store(ended.status, "Stored", clock.now())))
+            assert Credits.parse("7") == close(house, ended).status.charged
+            assert Credits.parse("993") == house.credits.account("user:ann").balance
+    finally:
+        service.kill()
+
+
+def test_each_step_of_a_months_budget_is_told_though_the_answer_that_told_it_was_lost(tmp_path: Path) -> None:
+    """At least once, and known by its id, as what was used is; also where the charge that reached it was the last."""
+    service = CreditsProcess(tmp_path)
+    service.start()
+    proxy, clock = FaultProxy(service.url, "1", 0, ("lost", "broken")), SystemClock()
+    try:
+        with closing(line_to_credits(proxy.url, TOKEN)) as money, closing(line_to_metering(service.url, TOKEN)) as metering:
+            house, job = one_running(clock, RemoteCredits(money), RemoteMetering(metering))
+            house.credits.set_cap("user:ann", Credits(100 * 1_000_000))
+            record, lost = NodeRecord("n1"), 0
+            for seconds in (49, 51, 85):
+                status = NodeStatus(NodeState.READY, ran={"job-1/1": Span.of(seconds=seconds)})
+                record = house.nodes.put_status(evolve(record, status=status))
+                proxy.share = 1
+                with pytest.raises(Unavailable):
+                    tick(house)
+                proxy.share = 0
+                for _ in range(2):
+                    lost += not tick(house).months
+            assert 6 == lost, "the service tells each step once, and nobody has heard it"
+            ended = evolve(job, status=lifecycle.ended(job, Exit(ExitKind.RAISED), Span.of(seconds=101), clock.now()))
+            ended = house.workloads.replace(evolve(ended, status=lifecycle.nothing_to_store(ended.status, "Stored", clock.now())))
+            proxy.share = 1
+            with pytest.raises(Unavailable):
+                close(house, ended)
+            proxy.share = 0
+            assert Credits.parse("101") == close(house, ended).status.charged
+    finally:
+        proxy.close()
+        service.kill()
+    with closing(open_credits(tmp_path)) as database:
+        events = [usage for _, usage in SqliteMetering(database).recorded()]
+        month = str(Month.of(clock.now()))
+        steps = [(each.id, each.user, each.month, each.percent) for each in events if each.kind == "budget"]
+        assert [(f"user:ann/{month}/budget/{percent}", "ann", month, percent) for percent in (50, 80, 100)] == steps
+        assert [51, 85, 101] == [each.total.micro // 1_000_000 for each in events if each.kind == "budget"]
+        assert [49, 51, 85, 101] == [each.ran.ms // 1_000 for each in events if each.kind != "budget"]
+        assert SqliteCredits(database, clock).verify().sound
 
 
 CALLS = ("credits.authorise", "credits.charge", "credits.void", "credits.post", "credits.capture", "metering.record")
@@ -88,8 +182,10 @@ def test_a_service_that_is_killed_at_any_boundary_forgets_nothing_and_charges_no
                 history.rest()
             finally:
                 history.shut()
+        service.check_standing()
     finally:
         service.kill()
+    service.check_left()
     assert history.settled > 10
 
 

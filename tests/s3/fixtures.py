@@ -10,7 +10,9 @@ import pytest
 from adapters.local.clock import SystemClock
 from adapters.s3.blobs import S3Blobs
 from adapters.s3.client import Connection
+from tests.canaries import Canaries
 from tests.s3.seaweed import BUCKET, Seaweed, running
+from tests.sinks import bucket
 
 
 @pytest.fixture(scope="session")
@@ -26,9 +28,10 @@ def s3_connection(seaweed: Seaweed) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def s3_blobs(s3_connection: Connection) -> S3Blobs:
-    """A store on a bucket that is empty."""
+def s3_blobs(s3_connection: Connection) -> Iterator[S3Blobs]:
+    """A store on a bucket that is empty. What a test leaves there is searched for secrets before the next one empties it."""
     pages = s3_connection.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
     for key in [found["Key"] for page in pages for found in page.get("Contents", ())]:
         s3_connection.client.delete_object(Bucket=BUCKET, Key=key)
-    return S3Blobs(s3_connection, BUCKET, SystemClock())
+    yield S3Blobs(s3_connection, BUCKET, SystemClock())
+    Canaries().search(bucket(s3_connection.client, BUCKET)).check()

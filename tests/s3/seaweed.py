@@ -19,10 +19,11 @@ from attrs import define, field
 from botocore.exceptions import BotoCoreError, ClientError
 
 from adapters.s3.client import Connection, connect
+from tests.canaries import S3_SECRET
 
 BUCKET = "gridweave"
 ACCESS_KEY = "AKIDTESTOFGRIDWEAVE"
-SECRET_KEY = "canary-5e1fbc0d2a-secret-of-the-bucket"
+SECRET_KEY = S3_SECRET
 LOOKS = 900  # a tenth of a second apart
 TRIES = 3
 _SERVERS = ("master", "volume", "filer", "s3")

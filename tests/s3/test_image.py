@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,10 +14,11 @@ from uv import find_uv_bin
 
 from runtimes import blob_stores, check_image
 from runtimes.settings import WrongSettingsError, load
-from tests.s3.seaweed import ACCESS_KEY, BUCKET, SECRET_KEY, Seaweed
+from tests.canaries import Canaries
+from tests.s3.pods import pod_identity_agent
+from tests.s3.seaweed import ACCESS_KEY, BUCKET, Seaweed
 
 ROOT = Path(__file__).parents[2]
-TOKEN = "token-of-the-pod"
 OLD = ("botocore==1.29.76", "boto3==1.26.76")
 ROUND_TRIP = """
 import os, sys
@@ -44,36 +41,6 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> str:
     return shutil.copy(str(ROOT / "runtimes" / "check_image.py"), str(tmp_path_factory.mktemp("bin") / "gridweave-check-image"))
 
 
-@contextmanager
-def pod_identity_agent(folder: Path) -> Iterator[dict[str, str]]:
-    """An agent that gives the keys of the bucket to whoever has the pod's token; gives the environment of such a pod."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.headers.get("Authorization") == TOKEN
-            keys = {"AccessKeyId": ACCESS_KEY, "SecretAccessKey": SECRET_KEY, "Token": "", "Expiration": "2099-01-01T00:00:00Z"}
-            data = json.dumps(keys if known else {"message": "who are you?"}).encode()
-            self.send_response(200 if known else 401)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    (folder / "token").write_text(TOKEN)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        uri = f"http://127.0.0.1:{server.server_address[1]}/v1/credentials"
-        yield {"AWS_CONTAINER_CREDENTIALS_FULL_URI": uri, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE": str(folder / "token")}
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def run(python: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """As in a pod: of this machine's environment only what a program needs to start."""
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "GRIDWEAVE_TEST_RUN", "PYTEST_CURRENT_TEST")}
@@ -84,7 +51,9 @@ def run(python: str, *arguments: str, **env: str) -> subprocess.CompletedProcess
         "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1",
     }
     environment = {**kept, **nowhere, **env}
-    return subprocess.run([python, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([python, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120)
+    Canaries().search([("output", [done.stdout.encode(), done.stderr.encode()])]).check()
+    return done
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +17,13 @@ from gridweave import models as sdk
 from adapters.s3.blobs import S3Blobs
 from core.models import Model, part_key
 from ports.wire import load
+from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
+from tests.contract.races import in_threads
 from tests.e2e.gateways import Gateway
 from tests.e2e.platform import Platform
+from tests.e2e.secrecy import canaries, check_left, check_standing
 from tests.s3.seaweed import Seaweed
 
-TOKEN, ADMIN_TOKEN = "platform-token-of-the-tests", "admin-token-of-the-tests"
 PART = 64 * 1024
 
 
@@ -29,17 +32,19 @@ def platform(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """In front of a gateway that has the bucket and no cluster."""
     own = {
         "GATEWAY_HOST": "127.0.0.1",
-        "PLATFORM_TOKEN": TOKEN,
-        "ADMIN_TOKEN": "admin-token-of-the-tests",
+        "PLATFORM_TOKEN": PLATFORM_TOKEN,
+        "ADMIN_TOKEN": ADMIN_TOKEN,
         "RAY_HEAD_ADDRESS": "127.0.0.1:1",
     }
     gateway = Gateway(tmp_path_factory.mktemp("models") / "state", {**own, **seaweed.environment})
     gateway.start()
     gateway.answers()
-    front = Platform(gateway.port, TOKEN)
+    front = Platform(gateway.port, PLATFORM_TOKEN)
     yield front
+    check_standing(gateway, known := canaries(gateway.state))
     front.close()
     gateway.stop()
+    check_left(gateway.state.parent, known, front.errors)
 
 
 @pytest.fixture
@@ -114,3 +119,66 @@ def test_the_command_line_pushes_lists_and_removes(
     assert (0, {"removed": "tiny"}) == said("rm", "tiny")
     assert [] == list(s3_blobs.list("models/"))
     assert 0 != said("push", str(weights / "nowhere"), "tiny")[0]
+
+
+def test_a_link_that_leads_nowhere_is_no_part_of_a_model_in_silence(
+    platform: Platform, weights: Path, s3_blobs: S3Blobs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Caches of weights are folders of links; one that was copied without their targets looks whole until somebody loads it."""
+    (weights / "shards" / "linked").symlink_to(weights / "config.json")
+    (weights / "shards" / "tokenizer.json").symlink_to("../../blobs/gone")
+    monkeypatch.setenv("GRIDWEAVE_URL", platform.url)
+    monkeypatch.setenv("GRIDWEAVE_API_KEY", "ann:paid:user")
+    assert 2 == commands.run(["model", "push", str(weights), "tiny"])
+    told = " ".join(capsys.readouterr().err.split())
+    for part in ("shards/tokenizer.json is a link that leads nowhere: to ../../blobs/gone", "--skip-broken-links"):
+        assert part in told
+    assert [] == list(s3_blobs.list("models/"))
+    assert 0 == commands.run(["model", "push", str(weights), "tiny", "--skip-broken-links"])
+    assert on_disk(weights) == in_bucket(s3_blobs, "tiny")
+    assert "shards/linked" in in_bucket(s3_blobs, "tiny")
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["a new name", "a model that is there"])
+def test_of_two_pushes_at_once_one_wins_whole(platform: Platform, tmp_path: Path, s3_blobs: S3Blobs, there: bool) -> None:
+    """Whatever is listed, at whatever moment, is one of the two folders, and never some files of each."""
+    folders = [tmp_path / f"version-{n}" for n in range(2)]
+    for n, folder in enumerate(folders):
+        folder.mkdir()
+        (folder / f"only-{n}").write_bytes(os.urandom(1000))
+        for name in ("same", "other"):
+            (folder / name).write_bytes(os.urandom(1000))
+    wholes = [on_disk(folder) for folder in folders]
+    done, seen = threading.Event(), list[bool]()
+
+    def push(number: int) -> str:
+        with gw.Client(platform.url, "ann:paid:user") as client:
+            try:
+                client.push_model(folders[number], f"raced-{turn}")
+            except gw.Refused as refused:
+                return refused.kind
+            return "won"
+
+    def read() -> None:
+        while not done.is_set():
+            seen.extend(in_bucket(s3_blobs, info.key.split("/")[1]) in wholes for info in s3_blobs.list("models/") if is_manifest(info.key))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for turn in range(4):
+            if there:
+                assert "won" == push(turn % 2)
+            ends = in_threads(push, 2)
+            assert "won" in ends
+            assert set(ends) <= {"won"} if there else set(ends) <= {"won", "conflict"}
+            assert in_bucket(s3_blobs, f"raced-{turn}") in (wholes if there or ends == ["won"] * 2 else [wholes[ends.index("won")]])
+    finally:
+        done.set()
+        reader.join()
+    assert seen
+    assert all(seen)
+
+
+def is_manifest(key: str) -> bool:
+    return key.endswith("/manifest.json")

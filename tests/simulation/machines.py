@@ -129,6 +129,7 @@ class Machine:
             tuple(self._report(run) for run in self.runs.values() if run.seq > since),
             f"{self._incarnation}:{self._seq}",
             {run.id: self._ran(run) for run in self.runs.values() if run.state is ReportState.RUNNING},
+            {run.id: run.prepare.uid for run in self.runs.values() if run.state is ReportState.RUNNING},
         )
 
     def _ask(self) -> None:
@@ -214,6 +215,7 @@ class Machine:
             run.stored_error,
             run.prepare.slots,
             run.epoch,
+            run.prepare.uid,
         )
 
     def _ran(self, run: SimRun) -> Span:

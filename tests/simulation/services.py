@@ -56,6 +56,9 @@ class SimWorkloads:
     def get(self, job_id: str) -> Job | None:
         return self._faults.io("store.get", lambda: self._real.get(job_id))
 
+    def peek(self, job_id: str) -> Job | None:
+        return None
+
     def list(self, which: JobFilter = JobFilter(), cursor: str = "", limit: int = 100, newest_first: bool = False) -> Page:
         return self._faults.io("store.list", lambda: self._real.list(which, cursor, limit, newest_first))
 

@@ -34,7 +34,7 @@ def run(folder: Path, test: str, *options: str) -> tuple[int, str]:
     suite.mkdir(parents=True)
     (suite / "test_it.py").write_text(test)
     shutil.copy(CONFTEST, folder / "tests")
-    for name in ("kube/binaries.py", "kube/fixtures.py", "kube/plane.py", "s3/fixtures.py", "s3/seaweed.py"):
+    for name in ("kube/binaries.py", "kube/fixtures.py", "kube/plane.py", "s3/fixtures.py", "s3/seaweed.py", "canaries.py", "sinks.py"):
         (folder / "tests" / name).parent.mkdir(exist_ok=True)  # fixtures that every suite is given
         shutil.copy(CONFTEST.parent / name, folder / "tests" / name)
     shutil.copy(PYPROJECT, folder)

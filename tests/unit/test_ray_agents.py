@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from adapters.ray.agents import RayAgent
 from adapters.ray.tokens import command_token, tail_token
@@ -116,12 +116,14 @@ def asking(address: Callable[[], str]) -> Iterator[RayAgent]:
 def test_hello_and_reports_become_values(server: Scripted) -> None:
     """Every fact of a run that bills, frees or explains comes through here."""
     server.says(HELLO | {"gpus": [{"index": 1, "model": "L4", "vendor": "nvidia", "total_mib": 24576, "uuid": "GPU-1"}], "added_later": 1})
-    server.says({"cursor": "i:7", "incarnation": "i", "reports": [REPORT], "ran": {"job-9/1": 20}})
+    told = REPORT | {"uid": "uid-1"}
+    server.says({"cursor": "i:7", "incarnation": "i", "reports": [told], "ran": {"job-9/1": 20}, "uids": {"job-9/1": "uid-9"}})
     with asking(lambda: server.address) as agent:
         hello, reports = agent.hello(3), agent.reports("i:6", Span(250))
     assert (Gpu(1, "L4", "nvidia", Mib(24_576), "GPU-1"),) == hello.gpus
     (report,) = hello.runs
-    assert (report,) == reports.reports
+    assert (evolve(report, uid="uid-1"),) == reports.reports
+    assert ("", {RunId("job-9", 1): "uid-9"}) == (report.uid, reports.uids)  # an older agent tells no uid
     assert (RUN, ReportState.GONE, Span(1500), True, False, "expired") == (
         report.run,
         report.state,

@@ -154,8 +154,9 @@ class GpuPricesChange:
 
 @frozen
 class GpuPricesView:
-    """version: of the whole price list; a write names it in If-Match. prices: of that version, in force from `effective` on.
-    now: what holds for what is placed now. changes: the newest last."""
+    """version: the newest of the whole price list; a write names it in If-Match. now: what holds for what is placed now. prices: what
+    holds from `effective` on, the last day for which anything is announced. changes: the newest last; one that was made before
+    an announced day is there for that day too."""
 
     version: int
     effective: str | None

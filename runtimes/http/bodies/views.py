@@ -115,8 +115,11 @@ class JobView:
 
 @frozen
 class JobList:
+    """all_users: whether the list is of all users, as an admin's is."""
+
     jobs: list[JobView]
     cursor: str
+    all_users: bool = False
 
 
 @frozen
@@ -400,9 +403,32 @@ class QuarantinedView:
 
 
 @frozen
+class ArrearsView:
+    """What is owed for workloads that went while the credit service was away. debts: how many; users: of how many.
+    credits: what they can come to at most. oldest: since when the oldest is owed, null if there is none."""
+
+    debts: int
+    users: int
+    credits: str
+    oldest: str | None
+
+
+@frozen
+class ChargingView:
+    """As the newest billing round left it. taken: when the newest round began whose charges were all taken, null before the
+    first. away: why the newest was cut short, "" if it was not. uncharged: of the hundred users who have most, at
+    most what each has run up since. limit: above it his new work waits."""
+
+    taken: str | None
+    away: str
+    uncharged: dict[str, str]
+    limit: str
+
+
+@frozen
 class AdminHealth:
-    """ok: every dependency answers and new work would run. reasons: why it would not. drift: where node records and
-    workloads disagree."""
+    """ok: every dependency answers, nothing is in arrears and new work would run. reasons: why it would not. drift: where node
+    records and workloads disagree. arrears, charging: null without credits, or if they can't be read."""
 
     ok: bool
     reasons: list[str]
@@ -410,6 +436,8 @@ class AdminHealth:
     rounds: list[RoundView]
     drift: list[str]
     quarantine: list[QuarantinedView]
+    arrears: ArrearsView | None
+    charging: ChargingView | None
 
 
 @frozen

@@ -8,7 +8,9 @@ from collections.abc import Callable
 import falcon.asgi
 from attrs import frozen
 
+from core.arrears import open_arrears
 from core.earnings import Earnings, drift, earnings, own_nodes
+from core.exposure import standing
 from ports.credits import ISSUE
 from ports.errors import GridweaveError, Unavailable
 from runtimes.http.bodies import views
@@ -19,6 +21,7 @@ from runtimes.http.routes.nodes import node_view
 from runtimes.http.services import Services
 
 _ASKED_S = 5.0  # a dependency that takes longer to answer is not well
+_USERS = 100  # shown at most
 _NO_BLOB = "health/nothing"
 
 
@@ -61,7 +64,7 @@ class AdminHealth:
                 ("credits", pools.credits, lambda: house.credits.account(ISSUE)),
                 ("metering", pools.credits, lambda: house.metering.record(())),
             ]
-        dependencies = await asyncio.gather(*(_ask(*each) for each in asked))
+        dependencies = list(await asyncio.gather(*(_ask(*each) for each in asked)))
         quarantined: list[views.QuarantinedView] = []
         differences: list[str] = []
         try:
@@ -74,10 +77,30 @@ class AdminHealth:
                 quarantined += [
                     views.QuarantinedView(node.record.name, each.gpu, each.mib.n, each.run) for each in node.record.status.quarantine
                 ]
+        arrears, charging = await self._money(dependencies)
         rounds = [views.RoundView(each.what, views.instant(each.at), each.took.ms, each.said) for each in self.services.rounds()]
         reasons = self.services.reasons()
-        ok = all(each.ok for each in dependencies) and not reasons
-        resp.data = views.encode(views.AdminHealth(ok, reasons, list(dependencies), rounds, differences, quarantined))
+        ok = all(each.ok for each in dependencies) and not reasons and not (arrears is not None and arrears.debts)
+        resp.data = views.encode(views.AdminHealth(ok, reasons, dependencies, rounds, differences, quarantined, arrears, charging))
+
+    async def _money(self, dependencies: list[views.DependencyView]) -> tuple[views.ArrearsView | None, views.ChargingView | None]:
+        """What can't be read is added to what is not well."""
+        house = self.services.house
+        if not house.terms.credits_enabled:
+            return None, None
+        try:
+            owed = await self.services.pools.blobs.run(open_arrears, house.blobs, deadline_s=_ASKED_S)
+            left = await self.services.pools.blobs.run(standing, house.blobs, deadline_s=_ASKED_S)
+        except GridweaveError as error:
+            dependencies.append(views.DependencyView("arrears", False, str(error)))
+            return None, None
+        taken = views.instant(left.taken) if left.taken is not None else None
+        most = sorted(left.exposed.items(), key=lambda each: -each[1].micro)[:_USERS]
+        uncharged = {user: str(amount) for user, amount in most}
+        return (
+            views.ArrearsView(owed.debts, owed.users, str(owed.most), views.instant(owed.oldest) if owed.oldest is not None else None),
+            views.ChargingView(taken, left.away, uncharged, str(house.terms.exposure_limit)),
+        )
 
 
 async def _ask(name: str, pool: Pool, call: Callable[[], object]) -> views.DependencyView:

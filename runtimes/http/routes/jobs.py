@@ -7,7 +7,7 @@ from contextlib import suppress
 import falcon
 import falcon.asgi
 import structlog
-from attrs import frozen
+from attrs import field, frozen
 
 from core import jobs, names, outlook
 from core.callers import Caller
@@ -16,12 +16,13 @@ from ports.credits import user_account
 from ports.errors import Forbidden, Invalid, Unavailable
 from ports.units import Credits, Instant
 from ports.workloads import Job, JobFilter, Phase
-from runtimes.http import payloads, transfers
+from runtimes.http import payloads, shown, transfers
 from runtimes.http.bodies import views
 from runtimes.http.bodies.jobs import MAX_BODY, estimated, received
 from runtimes.http.identity import caller_of, only
 from runtimes.http.queries import Query, job_id
 from runtimes.http.services import Services
+from runtimes.http.shown import Shown
 
 _SUBMIT_S = 60.0
 _BALANCE_S = 2.0  # a status does not wait longer for it
@@ -32,9 +33,8 @@ def status_url(job: Job) -> str:
     return f"/v1/jobs/{job.id}/status"
 
 
-def view(services: Services, job: Job, ends: Instant | None = None) -> views.JobView:
-    watch = services.watch
-    return views.job_view(job, watch.fleet(), watch.position(job.id) or job.status.position, watch.ahead(job.id), ends)
+def view(services: Services, job: Job) -> views.JobView:
+    return shown.view(services.watch, job)
 
 
 async def money_ends(services: Services, job: Job) -> Instant | None:
@@ -118,18 +118,24 @@ class Listing:
         limit = query.whole("limit", 100, 1, 1000)
         page = await self.services.pools.store.run(jobs.listing, self.services.house, caller, which, query.text("cursor"), limit)
         found = [views.brief(view(self.services, job)) for job in page.jobs]
-        resp.data = views.encode(views.JobList(found, page.cursor))
+        resp.data = views.encode(views.JobList(found, page.cursor, caller.admin and which.user is None))
 
 
 @frozen
 class Status:
     services: Services
+    _shown: Shown = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "_shown", Shown(self.services.watch))
 
     async def on_get(self, req: falcon.asgi.Request, resp: falcon.asgi.Response, id: str) -> None:
         caller, name = caller_of(req), job_id(id)
         Query(req, ())
-        job = await self.services.pools.store.run(jobs.find, self.services.house, caller, name)
-        resp.data = views.encode(view(self.services, job, await money_ends(self.services, job)))
+        job = jobs.glance(self.services.house, caller, name)
+        if job is None:
+            job = await self.services.pools.store.run(jobs.find, self.services.house, caller, name)
+        resp.data = self._shown.of(job, await money_ends(self.services, job))
 
 
 @frozen

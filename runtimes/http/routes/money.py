@@ -17,6 +17,7 @@ from ports.credits import BEGINNING, END, Entry, owner_account, user_account
 from ports.errors import Invalid, Refused
 from ports.months import ZONE, Month
 from ports.units import Credits
+from ports.workloads import RunId
 from runtimes.http import transfers
 from runtimes.http.bodies import fields, strict, views
 from runtimes.http.identity import caller_of
@@ -148,7 +149,7 @@ def _statement_csv(statements: list[views.StatementView]) -> bytes:
 
 
 def _view(entry: Entry) -> views.EntryView:
-    job = entry.run.partition("/")[0]
+    job = RunId.parse(entry.run).workload if entry.run else ""
     amount, ran = str(entry.amount), entry.until.ms
     return views.EntryView(entry.seq, views.instant(entry.at), entry.account, job, entry.run, entry.kind, amount, entry.memo, ran)
 

@@ -48,8 +48,8 @@ class Shown:
             )
             for step in price_lists.steps(history, self.part)
         ]
-        newest = history[-1]
-        return self.whole(newest.version, views.instant(newest.effective), self.part(newest), self.part(now), made[-CHANGES:])
+        last = price_lists.last(history)
+        return self.whole(history[-1].version, views.instant(last.effective), self.part(last), self.part(now), made[-CHANGES:])
 
 
 @frozen
@@ -89,8 +89,8 @@ class ProviderPricing:
         caller = provider_of(req)
         owner = provider(caller.user)
         change = lambda body, tariff: body.change(tariff, owner)  # noqa: E731 - as those above
-        furthest = price_lists.FURTHEST_OF_A_PROVIDER
-        await _change(self.services, req, resp, _own(owner), caller.user, prices.ProviderPricingBody, change, furthest)
+        bounds = price_lists.FURTHEST_OF_A_PROVIDER, price_lists.MOST_OF_A_PROVIDER
+        await _change(self.services, req, resp, _own(owner), caller.user, prices.ProviderPricingBody, change, *bounds)
 
 
 _ORG = Shown(prices.GpuPrices.of, prices.GpuPricesChange, prices.GpuPricesView)
@@ -117,12 +117,13 @@ async def _change(
     kind: type[Any],
     change: Callable[[Any, Tariff], Tariff],
     furthest: Span = price_lists.FURTHEST,
+    most: int = price_lists.MOST_ANNOUNCED,
 ) -> None:
     version = matched(req)
     body = strict.structure(strict.parse(await transfers.json_body(req, prices.MAX_BODY)), kind)
     begins = prices.effective(body.effective)
     publish, house = price_lists.publish, services.house
-    await services.pools.writes.run(publish, house, who, version, lambda tariff: change(body, tariff), begins, furthest)
+    await services.pools.writes.run(publish, house, who, version, lambda tariff: change(body, tariff), begins, furthest, most)
     await _show(services, req, resp, shown)
 
 

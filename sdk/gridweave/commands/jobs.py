@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from rich.text import Text
 
 from gridweave.commands.ids import JobId, full_id
 from gridweave.commands.options import COMMON, Common
 from gridweave.commands.output import cancelling, phase
+from gridweave.commands.times import ran
 from gridweave.errors import GridweaveError
 from gridweave.jobs import TERMINAL
 from gridweave.progress import place
@@ -25,6 +28,7 @@ def status(id: JobId, /, *, common: Common = COMMON) -> int:
     shown: dict[str, str | Text] = {
         "id": str(facts["id"]),
         "name": str(facts.get("name") or ""),
+        "user": str(facts.get("user") or ""),
         "phase": phase(str(facts.get("phase") or ""), cancelling(facts)),
         "reason": str(facts.get("reason") or ""),
         "message": str(facts.get("message") or ""),
@@ -36,7 +40,7 @@ def status(id: JobId, /, *, common: Common = COMMON) -> int:
         "started": str(facts.get("started_at") or ""),
         "cancelled at": str(facts.get("cancel_requested_at") or ""),
         "finished": str(facts.get("finished_at") or ""),
-        "ran": f"{facts['ran_ms'] / 1000:.3f} s" if facts.get("ran_ms") else "",
+        "ran": ran(facts, datetime.now(UTC)),
         "rate": f"{facts['rate_per_hour']} credits per hour" if facts.get("rate_per_hour") else "",
         "held": f"{facts.get('held', facts['hold'])} credits" if facts.get("hold") and not over else "",
         "charged": f"{facts['charged']} credits" if facts.get("charged") else "",

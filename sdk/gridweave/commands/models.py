@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from gridweave.commands.options import COMMON, Common
 from gridweave.lines import Line
@@ -36,7 +37,7 @@ class _Going:
 
 
 @app.command
-def push(folder: Path, name: str, /, *, common: Common = COMMON) -> int:
+def push(folder: Path, name: str, /, *, skip_broken_links: Annotated[bool, Parameter(negative="")] = False, common: Common = COMMON) -> int:
     """Make the files of a folder the model of that name. What is there already is not sent: after a break, push again.
 
     Parameters
@@ -45,10 +46,12 @@ def push(folder: Path, name: str, /, *, common: Common = COMMON) -> int:
         The folder of the weights.
     name
         At most 63 lower-case letters, digits and dashes. It is yours from the first push on.
+    skip_broken_links
+        Leave behind links that lead nowhere, instead of refusing the folder.
     """
     output = common.output()
     with closing(_Going(name)) as going:
-        model = common.client().push_model(folder, name, going)
+        model = common.client().push_model(folder, name, going, skip_broken_links=skip_broken_links)
     facts = {**model, "sent": going.sent}
     output.emit(facts) if output.json else output.remark(
         f"{model['name']}: {model['files']} files, {model['size']} bytes, of which {going.sent} were sent"

@@ -31,7 +31,7 @@ def bill(
     since
         Only those since then: a time such as 2026-11-29 or 2026-11-29T17:00 (UTC), or an age such as 30m, 12h or 7d.
     month
-        Only those of that month, with what it began and ended with: such as 2026-11. Months are those of UTC.
+        Only those of that month, with what it began and ended with and the sum of each kind: such as 2026-11. Months are those of UTC.
     csv
         Print the postings as CSV.
     """
@@ -56,7 +56,9 @@ def bill(
     rows = [_row(entry, ran[entry["seq"]], names, output.terminal) for entry in chosen]
     output.table(("AT", "JOB", "NAME", "KIND", "MEMO", "RAN", "CREDITS"), rows)
     for each in statements:
-        output.fields({"account": each["account"], "opening": f"{each['opening']} credits", "closing": f"{each['closing']} credits"})
+        kinds = {f"sum of {kind}": f"{amount} credits" for kind, amount in (each.get("kinds") or {}).items()}
+        opening, closing = f"{each['opening']} credits", f"{each['closing']} credits"
+        output.fields({"account": each["account"], "opening": opening, **kinds, "closing": closing})
     output.fields({"total" if len(chosen) == len(everything) else "total of these": f"{total:.6f} credits", **_money(account)})
     if account.get("credits_enabled") is False:
         output.remark("Credits are off: nothing is held or charged.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Annotated, Any, NoReturn
 
 from cyclopts import Parameter
@@ -14,14 +13,13 @@ from rich.text import Text
 from gridweave.client import Client
 from gridweave.commands.options import COMMON, Common
 from gridweave.commands.output import Output, cancelling, grid, phase
+from gridweave.commands.times import age, ran
 from gridweave.errors import Refused
-from gridweave.progress import elapsed, place
+from gridweave.progress import place
 
 _ACTIVE = "Pending,Allocated,Running,Closing"
 _REFRESH = 2.0  # seconds between two looks of --watch
-_COLUMNS = ("ID", "NAME", "PHASE", "WHERE", "AGE", "RAN", "CREDITS")
-
-
+Listed = tuple[list[dict[str, Any]], bool]  # the jobs, and whether they are those of all users
 PHASES = ("Pending", "Allocated", "Running", "Closing", "Completed", "Failed", "Cancelled")
 
 
@@ -41,7 +39,7 @@ def ps(
     watch: bool = False,
     common: Common = COMMON,
 ) -> int:
-    """List your jobs, newest first; those that have not ended.
+    """List your jobs, newest first; those that have not ended. An admin sees everybody's, with their users.
 
     Parameters
     ----------
@@ -65,11 +63,11 @@ def ps(
     if watch and output.terminal and not output.json:
         _watch(output, lambda: _listed(client, wanted, limit))
     while True:
-        jobs = _listed(client, wanted, limit)
+        jobs, users = _listed(client, wanted, limit)
         if output.json:
             output.emit({"jobs": jobs})
         elif jobs or not output.terminal:
-            output.table(_COLUMNS, [_row(job, output.terminal) for job in jobs])
+            output.table(_columns(users), [_row(job, output.terminal, users) for job in jobs])
         if not jobs and not output.json:
             chosen = all or phase or name or label
             output.remark("No jobs." if chosen else "No job is waiting or running; --all shows those that have ended.")
@@ -78,44 +76,44 @@ def ps(
         time.sleep(_REFRESH)
 
 
-def _watch(output: Output, look: Callable[[], list[dict[str, Any]]]) -> NoReturn:
+def _columns(users: bool) -> list[str]:
+    return ["ID", "NAME", *(["USER"] if users else []), "PHASE", "WHERE", "AGE", "RAN", "CREDITS"]
+
+
+def _watch(output: Output, look: Callable[[], Listed]) -> NoReturn:
     """Draw the list again and again on a screen of its own; what it showed last stays when Ctrl-C ends it."""
     from rich.live import Live
 
-    shown = grid(_COLUMNS, [])
+    shown = grid(_columns(False), [])
     try:
         with Live(shown, console=output.console, screen=True, auto_refresh=False) as live:
             while True:
-                shown = grid(_COLUMNS, [_row(job, True) for job in look()])
+                jobs, users = look()
+                shown = grid(_columns(users), [_row(job, True, users) for job in jobs])
                 live.update(shown, refresh=True)
                 time.sleep(_REFRESH)
     finally:
         output.console.print(shown)
 
 
-def _listed(client: Client, wanted: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
-    return list(islice(client.jobs(**wanted, limit=max(1, min(limit, 1000))), max(0, limit)))
+def _listed(client: Client, wanted: Mapping[str, Any], limit: int) -> Listed:
+    jobs: list[dict[str, Any]] = []
+    users = False
+    for page in client.job_pages(**wanted, limit=max(1, min(limit, 1000))):
+        jobs += page["jobs"]
+        users = bool(page.get("all_users"))
+        if len(jobs) >= limit:
+            break
+    return jobs[: max(0, limit)], users
 
 
-def _row(job: Mapping[str, Any], short: bool) -> list[str | Text]:
+def _row(job: Mapping[str, Any], short: bool, users: bool) -> list[str | Text]:
     ident = str(job["id"])
     where = place(job.get("placement") or ()) if job.get("phase") not in ("Pending", None) else str(job.get("waiting") or "")
     if job.get("phase") == "Allocated" and job.get("setup"):
         where = f"{where}: {job['setup']}"
-    cells = (str(job.get("name") or ""), phase(str(job.get("phase") or ""), cancelling(job)), where or str(job.get("reason") or ""))
-    age, charged = _since(job.get("created_at")), str(job.get("charged") or "")
-    return [ident[:12] if short and len(ident) > 16 else ident, *cells, age, _ran(job), charged]
-
-
-def _ran(job: Mapping[str, Any]) -> str:
-    seconds = (job.get("ran_ms") or 0) / 1000
-    if not seconds and job.get("phase") == "Running":
-        return _since(job.get("started_at"))
-    return "" if not seconds else f"{seconds:.3f} s" if seconds < 60 else elapsed(seconds)
-
-
-def _since(then: Any) -> str:
-    try:
-        return elapsed(max(0.0, (datetime.now(UTC) - datetime.fromisoformat(str(then))).total_seconds()))
-    except (ValueError, TypeError):
-        return ""
+    cells = (phase(str(job.get("phase") or ""), cancelling(job)), where or str(job.get("reason") or ""))
+    now = datetime.now(UTC)
+    named = [str(job.get("name") or ""), *([str(job.get("user") or "")] if users else [])]
+    shown = ident[:12] if short and len(ident) > 16 else ident
+    return [shown, *named, *cells, age(job, now), ran(job, now), str(job.get("charged") or "")]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -18,9 +19,11 @@ from gridweave.commands.outcomes import show_outcome
 from gridweave.commands.output import Output
 from gridweave.downloads import Download
 from gridweave.errors import Refused, Unavailable
-from gridweave.jobs import Job
+from gridweave.jobs import TERMINAL, Job
 from gridweave.lines import Line
 from gridweave.outcomes import failure
+from gridweave.progress import in_words
+from gridweave.streams import State
 
 _MIB = 1024 * 1024
 
@@ -44,6 +47,7 @@ def result(
     """
     output, client = common.output(), common.client()
     job = Job(full_id(client, id), client)
+    _say_what_it_waits_for(output, client.status(job.id), timeout)
     _add_current_folder()
     try:
         if output_file is not None:
@@ -51,6 +55,16 @@ def result(
         return show_outcome(client, output, job, timeout)
     except TimeoutError as error:
         raise Unavailable(f"Job {job.id} has not ended within {timeout} s.") from error
+
+
+def _say_what_it_waits_for(output: Output, facts: Mapping[str, Any], timeout: float | None) -> None:
+    """A pipe that is silent for hours looks broken."""
+    phase = str(facts.get("phase") or "")
+    if phase in TERMINAL:
+        return
+    now = in_words(State(phase, str(facts.get("waiting") or ""), int(facts.get("position") or 0), str(facts.get("setup") or "")))
+    bound = "" if timeout is None else f" for at most {timeout:g} s"
+    output.remark(f"Job {facts['id']} is {phase} ({now}); waiting{bound} for its end. Ctrl-C stops the wait, not the job.")
 
 
 def _save(client: Client, output: Output, job: Job, target: Path, timeout: float | None) -> int:

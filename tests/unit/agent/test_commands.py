@@ -78,6 +78,7 @@ def test_a_run_of_the_same_name_of_another_workload_is_another_run(node: Node) -
     (other,) = node.client.commands(1, [second])
     assert (True, False) == (taken["ok"], other["ok"])
     assert "earlier workload" in str(other["error"])
+    assert "first" == node.report(first["run"])["uid"]
     node.ask("kill", first["run"])
     node.gone(first["run"])
     node.ask("forget", first["run"])
@@ -85,6 +86,7 @@ def test_a_run_of_the_same_name_of_another_workload_is_another_run(node: Node) -
     assert "was ended before" in str(late["error"])
     assert node.client.commands(1, [second])[0]["ok"]
     node.until(first["run"], lambda report: report["state"] == "ready")
+    assert "second" == node.report(first["run"])["uid"]
     node.ask("kill", first["run"])
     node.gone(first["run"])
 

@@ -6,7 +6,7 @@ import pytest
 
 from core.manifest import manifest_key
 from ports.blob_keys import checked_folder, is_key
-from ports.blobs import input_key, job_prefix, log_key, run_prefix
+from ports.blobs import endpoint_log_key, input_key, job_prefix, log_key, run_prefix
 
 IDS = ["job-a", "job-a/1", "a", "a/1", "..", ".", "", "a b", "x-a", "ä", "\ud800", "a" * 300, "a/../b", "job-a/", "JOB.a_1"]
 
@@ -14,7 +14,9 @@ IDS = ["job-a", "job-a/1", "a", "a/1", "..", ".", "", "a b", "x-a", "ä", "\ud80
 @pytest.mark.parametrize("job_id", IDS)
 def test_any_id_gives_keys_that_a_store_takes(job_id: str) -> None:
     assert run_prefix(job_id, 1) == checked_folder(run_prefix(job_id, 1))
-    assert all(map(is_key, (input_key(job_id, job_id, "args"), log_key(job_id, 1, 0, 7), manifest_key(job_id))))
+    assert all(
+        map(is_key, (input_key(job_id, job_id, "args"), log_key(job_id, 1, 0, 7), manifest_key(job_id), endpoint_log_key(job_id, 7)))
+    )
 
 
 def test_no_id_has_its_folder_in_anothers() -> None:

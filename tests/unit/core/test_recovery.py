@@ -12,10 +12,11 @@ from core.jobs import cancel
 from core.lifecycle import FREE, allocated
 from core.nodes import NodeChange, declare
 from core.submit import submit
+from ports.cluster import Reports, ReportState, RunReport
 from ports.errors import StaleEpoch, Unavailable
 from ports.nodes import NodeState
 from ports.units import Mib, Span
-from ports.workloads import Phase, RunState, Slot
+from ports.workloads import Exit, ExitKind, Phase, RunState, Slot
 from tests.simulation.actions import Action
 from tests.simulation.faults import Mode
 from tests.simulation.invariants import check, check_at_rest
@@ -503,3 +504,28 @@ def test_a_death_at_any_io_of_a_cancel_ends_the_job_once(mode: Mode) -> None:
         if not blown:
             break
     assert deaths > 15
+
+
+@pytest.mark.parametrize(("uid", "counts"), [("of-an-ended-one", False), ("", True), (None, True)], ids=["another", "untold", "own"])
+def test_late_news_of_an_ended_job_is_not_that_of_one_made_anew_under_its_id(uid: str | None, counts: bool) -> None:
+    """An answer may be under way while its run is forgotten: the new job would end by the old one's exit, and pay its time.
+
+    An agent that tells no uid is believed, as ever.
+    """
+    stage = Stage()
+    job = stage.job(stage.running())
+    run = job.status.run
+    assert run is not None
+    ended, hours = Exit(ExitKind.EXITED, 3), Span.of(hours=10)
+    told = job.uid if uid is None else uid
+    late = RunReport(run.id, ReportState.GONE, hours, True, exit=ended, stored=True, slots=run.placement, uid=told)
+    stage.term.scheduler.reported("n0", Reports((), "", {run.id: hours}, {run.id: told}))
+    node = stage.term.scheduler.roster.get("n0")
+    assert node is not None
+    assert counts == (hours == node.ran[run.id])
+    stage.term.scheduler.reported("n0", Reports((late,), ""))
+    stage.term.round()
+    assert (Phase.CLOSING if counts else Phase.RUNNING) == stage.phase(job.id)
+    if not counts:
+        stage.completed(job.id)
+        assert Phase.COMPLETED == stage.phase(job.id)

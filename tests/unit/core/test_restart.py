@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.schedule import AT_ONCE
+from core.each_job import AT_ONCE
 from ports.units import Instant, Mib
 from ports.workloads import FUNDED, Ask, BlobRef, ConditionStatus, Job, JobSpec, JobStatus, Phase
 from tests.simulation.actions import Action

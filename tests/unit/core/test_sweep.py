@@ -12,7 +12,7 @@ from core.manifest import manifest_key
 from core.names import upload_key
 from core.retention import KEPT, OFFERED, Fate, Retention, may_go
 from core.sweep import sweep
-from ports.blobs import input_key, log_key, run_prefix
+from ports.blobs import endpoint_log_key, input_key, log_key, run_prefix
 from ports.units import Span
 from ports.workloads import ExitKind
 from tests.simulation.stage import Stage
@@ -112,6 +112,9 @@ def test_a_job_whose_id_is_hashed_is_swept_by_what_its_manifest_names() -> None:
         "jobs/job-a/1/other",
         "jobs/job-a/x/result",
         "endpoints/e/logs/0",
+        "endpoints/e/logs/000000000/x",
+        "endpoints/e/weights/000000000",
+        "endpoints/logs/000000000",
         "jobs/x",
     ],
 )
@@ -120,8 +123,19 @@ def test_what_is_not_known_is_never_swept(key: str) -> None:
     assert not any(may_go(key, days(100_000), fate, KEPT) for fate in Fate)
 
 
+def test_an_endpoints_log_goes_chunk_by_chunk_at_the_age_of_a_failed_jobs() -> None:
+    """It may serve for years: its log would fill the bucket, and what is younger tells why it fails today."""
+    stage = Stage()
+    stage.blobs.put(endpoint_log_key("chat", 0), [b"x"])
+    stage.clock.ms += days(60).ms
+    stage.blobs.put(endpoint_log_key("chat", 1), [b"x"])
+    assert 0 == sweep(later(stage, days(30))).blobs
+    assert (1, 0) == ((swept := sweep(later(stage, Span(60_000)))).blobs, swept.jobs)
+    assert ["endpoints/chat/logs/000000001"] == [info.key for info in stage.blobs.list("endpoints/")]
+
+
 @pytest.mark.parametrize("fate", [Fate.COMPLETED, Fate.FAILED, Fate.UNKNOWN])
 def test_for_ever_is_for_ever(fate: Fate) -> None:
     """Where an operator has rules of his own in the bucket."""
-    for key in ("jobs/job-a/1/result", "jobs/job-a/manifest.json"):
+    for key in ("jobs/job-a/1/result", "jobs/job-a/manifest.json", endpoint_log_key("chat", 0)):
         assert not may_go(key, days(100_000), fate, Retention(completed=None, failed=None))

@@ -92,7 +92,17 @@ def test_another_bearer_is_the_platforms_affair() -> None:
 @pytest.mark.parametrize("bearer", ["Bearer", "Bearer  ", "Bearer x", "Basic x"])
 def test_an_unset_admin_token_is_nobodys(bearer: str) -> None:
     """An empty secret must not match an empty bearer."""
-    assert Role.USER is DEMO.caller(headers(("Authorization", bearer))).role
+    assert Role.USER is DEMO.caller(headers(("X-User-Id", "eve"), ("Authorization", bearer))).role
+
+
+@pytest.mark.parametrize("gate", [DEMO, Gate("", ADMIN, "2.5.1", demo=True)])
+def test_the_demo_takes_no_wrong_key(gate: Gate) -> None:
+    """Who mistypes it, or has that of another gateway, would take somebody else's jobs for his own."""
+    with pytest.raises(Unauthenticated) as caught:
+        gate.caller(headers(("Authorization", f"Bearer {ADMIN}x")))
+    assert "GRIDWEAVE_API_KEY" in caught.value.remedy
+    assert ADMIN not in str(caught.value)
+    assert "demo" == gate.caller([]).user
 
 
 def test_on_loopback_without_a_secret_whoever_is_there_is_believed() -> None:

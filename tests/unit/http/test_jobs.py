@@ -177,7 +177,10 @@ def test_only_an_admin_lists_the_jobs_of_others(gateway: Gateway) -> None:
     admin = {"Authorization": f"Bearer {ADMIN}"}
     assert 403 == gateway.get("/v1/jobs?user=bob").status_code
     assert [mine.id] == [job["id"] for job in gateway.get("/v1/jobs?user=alice").json()["jobs"]]
-    assert {mine.id, theirs.id} == {job["id"] for job in gateway.get("/v1/jobs", admin).json()["jobs"]}
+    everybodys = gateway.get("/v1/jobs", admin).json()
+    assert {(mine.id, "alice"), (theirs.id, "bob")} == {(job["id"], job["user"]) for job in everybodys["jobs"]}
+    told = [gateway.get(path, headers).json()["all_users"] for path, headers in (("/v1/jobs", admin), ("/v1/jobs?user=bob", admin))]
+    assert ([True, False], False) == (told, gateway.get("/v1/jobs").json()["all_users"])
     assert [theirs.id] == [job["id"] for job in gateway.get("/v1/jobs?user=bob", admin).json()["jobs"]]
 
 

@@ -51,8 +51,10 @@ def test_a_call_that_hangs_is_given_up_and_keeps_its_place() -> None:
         with pytest.raises(Unavailable):
             await pool.run(hang, deadline_s=0.05)
         assert [1] == calls
+        assert 1 == pool.hung
         free.set()
-        await until(lambda: not pool._tasks)
+        await until(lambda: not pool.busy)
+        assert 0 == pool.hung
         assert 7 == await pool.run(lambda: 7)
 
     run(work)
@@ -64,7 +66,7 @@ def test_a_full_pool_refuses_at_once() -> None:
     async def work() -> None:
         pool, free = Pool("x", 1, 30), threading.Event()
         waiting = [asyncio.ensure_future(pool.run(free.wait, 30)) for _ in range(17)]
-        await until(lambda: pool._limiter.statistics().tasks_waiting == 16)
+        await until(lambda: pool.waiting == 16)
         with pytest.raises(Unavailable, match="too many"):
             await pool.run(lambda: None)
         free.set()
@@ -79,12 +81,12 @@ def test_a_call_whose_caller_left_the_queue_is_never_made() -> None:
     async def work() -> None:
         pool, free, made = Pool("x", 1, 30), threading.Event(), []
         first = asyncio.ensure_future(pool.run(free.wait, 30))
-        await until(lambda: pool._limiter.borrowed_tokens == 1)
+        await until(lambda: pool.busy == 1)
         with pytest.raises(Unavailable):
             await pool.run(lambda: made.append(1), deadline_s=0.05)
         free.set()
         await first
-        await until(lambda: not pool._tasks)
+        await until(lambda: not pool.busy and not pool.waiting)
         assert [] == made
 
     run(work)
@@ -101,7 +103,7 @@ def test_a_credit_service_that_hangs_does_not_hold_up_status(make: Make, monkeyp
 
     async def both() -> tuple[int, int]:
         hung = [asyncio.ensure_future(gateway.client.get("/v1/account", headers=ALICE)) for _ in range(20)]
-        await until(lambda: gateway.services.pools.credits._limiter.borrowed_tokens == 6)
+        await until(lambda: gateway.services.pools.credits.busy == 6)
         status = await gateway.client.get(f"/v1/jobs/{job.id}/status", headers=ALICE)
         health = await gateway.client.get("/healthz")
         for each in hung:

@@ -124,22 +124,39 @@ def test_a_change_holds_for_what_is_placed_from_then_on(gateway: Gateway) -> Non
     assert (40_000_000, 20_000_000) == (costs(now), costs(now + Span.of(hours=25)))
 
 
-def test_a_change_before_one_that_is_announced_is_refused(gateway: Gateway) -> None:
-    """It would silently undo the other on its day."""
-    put(gateway, GPU, {"models": {"T4": 1}, "effective": later(gateway, 24)})
-    bodies: tuple[dict[str, Any], ...] = ({"models": {}}, {"models": {}, "effective": later(gateway, 1)})
-    for body in bodies:
-        refused = put(gateway, GPU, body, '"2"')
-        assert (400, "effective") == (refused.status_code, refused.json()["field"])
-    assert 200 == put(gateway, GPU, {"models": {}, "effective": later(gateway, 48)}, '"2"').status_code
+def test_a_change_may_begin_before_one_that_is_announced_and_neither_undoes_the_other(gateway: Gateway) -> None:
+    """Else whoever announces a price would keep everybody else from changing his."""
+    tomorrow = later(gateway, 24)
+    put(gateway, OWN, {"models": {"T4": "0.1"}, "effective": tomorrow})
+    said = put(gateway, GPU, {"models": {"T4": 1}}, '"2"').json()
+    assert ({"T4": "1.000000"}, {"T4": "1.000000"}, 4) == (said["now"]["models"], said["prices"]["models"], said["version"])
+    own = gateway.get(OWN, ACME).json()
+    assert ({}, {"T4": "0.100000"}, 1) == (own["now"]["models"], own["prices"]["models"], len(own["changes"]))
+    assert (4, tomorrow[:-1]) == (own["version"], own["effective"][: len(tomorrow) - 1])
+    first, second = gateway.get(GPU, OPERATOR).json()["changes"]
+    assert [3, 4] == [first["version"], second["version"]]
+    assert [({}, {"T4": "1.000000"})] * 2 == [(each["before"]["models"], each["after"]["models"]) for each in (first, second)]
+    assert first["effective"] > second["effective"] >= second["at"]
 
 
-def test_a_provider_can_not_put_off_everybody_elses_changes_for_years(gateway: Gateway) -> None:
-    """What he announces is not undone by anybody: until its day no other change begins."""
+def test_a_provider_announces_no_more_than_a_few_changes_and_none_far_ahead(gateway: Gateway) -> None:
+    """Each change of anybody is carried into every list that is announced."""
     refused = put(gateway, OWN, {"models": {"T4": 1}, "effective": later(gateway, 24 * 32)})
     assert (400, "effective") == (refused.status_code, refused.json()["field"])
-    assert 200 == put(gateway, OWN, {"models": {"T4": 1}, "effective": later(gateway, 24 * 30)}).status_code
-    assert 200 == put(gateway, GPU, {"models": {"T4": 1}, "effective": later(gateway, 24 * 365)}, '"2"').status_code
+    first = later(gateway, 24 * 30)
+    assert 200 == put(gateway, OWN, {"models": {"T4": 1}, "effective": first}).status_code
+    assert 200 == put(gateway, OWN, {"models": {"T4": 2}, "effective": later(gateway, 24 * 20)}, '"2"').status_code
+    version = gateway.get(OWN, ACME).headers["ETag"]
+    refused = put(gateway, OWN, {"models": {"T4": 3}, "effective": later(gateway, 24 * 10)}, version)
+    assert (400, "effective") == (refused.status_code, refused.json()["field"])
+    assert first[:10] in refused.json()["remedy"]
+    assert 200 == put(gateway, OWN, {"models": {"T4": 3}, "effective": first}, version).status_code
+    assert (
+        200
+        == put(
+            gateway, GPU, {"models": {"T4": 1}, "effective": later(gateway, 24 * 365)}, gateway.get(OWN, ACME).headers["ETag"]
+        ).status_code
+    )
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,20 @@ def test_wrong_settings_end_the_start_with_all_of_them(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("wrong", ["a setting", "a failpoint", "the address", "the folder"])
+def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path, served: tuple[subprocess.Popen[str], str], wrong: str) -> None:
+    """Whoever mistypes in the wrong folder must not find it littered."""
+    file = tmp_path / "file"
+    file.touch()
+    said = {"a setting": {"STORE": "y"}, "a failpoint": {"GRIDWEAVE_FAILPOINT": "nonsense"}}.get(wrong, {})
+    said["GATEWAY_PORT"] = served[1].rpartition(":")[2] if wrong == "the address" else "0"
+    env = environment((file if wrong == "the folder" else tmp_path) / ".gridweave", **said)
+    done = subprocess.run(command(), cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert (3 if wrong == "the address" else 2) == done.returncode
+    assert "Traceback" not in done.stderr
+    assert [file] == list(tmp_path.iterdir())
+
+
 def test_a_taken_port_is_told(tmp_path: Path, served: tuple[subprocess.Popen[str], str]) -> None:
     """The commonest failure of all."""
     port = served[1].rpartition(":")[2]

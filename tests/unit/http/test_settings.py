@@ -61,12 +61,21 @@ def test_values_become_exact_types() -> None:
     assert ("https://a.example", "https://b.example") == found.cors_origins
 
 
+@pytest.mark.parametrize(
+    ("given", "credits"), [({}, 100), ({"EXPOSURE_LIMIT": ""}, 100), ({"EXPOSURE_LIMIT": "0"}, 0), ({"EXPOSURE_LIMIT": "7"}, 7)]
+)
+def test_a_limit_of_zero_is_zero_and_none_is_the_default(given: dict[str, str], credits: int) -> None:
+    """A zero that was given is a zero."""
+    assert Credits(credits * 1_000_000) == load(NEEDED | given).settings.exposure
+
+
 def test_all_wrong_settings_are_named_at_once_with_value_and_remedy() -> None:
     """An operator who fixes one error per start would need ten starts."""
     bad = {
         "GATEWAY_PORT": "eight",
         "VRAM_RATE": "-1",
         "PREFLIGHT_HOURS": "NaN",
+        "EXPOSURE_LIMIT": "-1",
         "CREDITS_ENABLED": "maybe",
         "STORE": "oracle",
         "SERVER_VERSION": "one",

@@ -8,10 +8,15 @@ import attrs
 import pytest
 
 from ports.errors import Unavailable
+from ports.nodes import NodeRecord
 from ports.units import Credits, Span
 from ports.workloads import Phase
+from runtimes.http.metrics import FleetCollector
 from runtimes.http.money_seen import MoneySeen
 from runtimes.http.watch import Watch
+from tests.contract.samples import a_job
+from tests.memory.nodes import MemoryNodes
+from tests.memory.workloads import MemoryWorkloads
 from tests.unit.http.conftest import Gateway
 
 
@@ -35,6 +40,33 @@ def test_before_the_first_reading_there_is_no_fleet(gateway: Gateway) -> None:
     with pytest.raises(Unavailable):
         fresh.fleet()
     assert fresh.stale
+
+
+def test_what_can_not_be_read_is_counted() -> None:
+    """It is skipped wherever jobs are listed: an operator must see that it is there."""
+    jobs, records = MemoryWorkloads(), MemoryNodes()
+    watch = Watch(jobs, records)
+    for number in range(3):
+        jobs.create(a_job(f"job-{number}"))
+        records.put_spec(NodeRecord(f"n{number}"))
+    jobs.spoil("job-0")
+    cursor = watch.round("", Span(0))
+    assert {"job": 1, "node": 0} == watch.unreadable()
+    jobs.spoil("job-1")
+    records.spoil("n0")
+    cursor = watch.round(cursor, Span(0))
+    assert {"job": 2, "node": 1} == watch.unreadable()
+    shown = {
+        sample.labels["kind"]: sample.value
+        for metric in FleetCollector(watch).collect()
+        for sample in metric.samples
+        if sample.name == "gridweave_unreadable_objects"
+    }
+    assert {"job": 2.0, "node": 1.0} == shown
+    jobs.spoil("job-0", mend=True)
+    records.spoil("n0", mend=True)
+    watch.round(cursor, Span(0))
+    assert {"job": 1, "node": 0} == watch.unreadable()
 
 
 def test_the_thread_outlives_a_store_that_is_away(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +132,15 @@ def test_money_seen_counts_what_is_charged_from_now_on(gateway: Gateway) -> None
     ended = attrs.evolve(later, status=attrs.evolve(later.status, phase=Phase.COMPLETED, charged=Credits(9)))
     seen.see([ended], [])
     assert (Credits(4), Credits(0)) == (seen.charged, seen.held)
+    seen.see([ended], [])
+    assert Credits(4) == seen.charged, "a store tells at least once"
+    anew = MoneySeen()
+    anew.succeed(seen)
+    anew.see([attrs.evolve(ended, version="99")], [])
+    assert (Credits(4), Credits(0)) == (anew.charged, anew.held), "also one that was read anew"
+    anew.see([], [ended.id])
+    anew.see([attrs.evolve(ended, uid="made-anew")], [])
+    assert Credits(13) == anew.charged
 
 
 def test_a_snapshot_is_made_once_per_change(gateway: Gateway) -> None:

@@ -39,6 +39,12 @@ def test_what_is_no_name_is_hashed(key: str) -> None:
     assert key == job_key({"name": name, "annotations": {names.ID: key}})
 
 
+def test_an_annotation_that_reads_as_another_jobs_run_is_no_id() -> None:
+    """Whoever may make objects may write any annotation; the object goes by its own name then."""
+    name = names.object_name("job-1/2")
+    assert name == job_key({"name": name, "annotations": {names.ID: "job-1/2"}})
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"Pending"', '{"phase": "Nowhere"}', '{"phase": "Pending", "runs": [1]}'])
 def test_a_first_status_that_can_not_be_read_is_none(text: str) -> None:
     form = made()

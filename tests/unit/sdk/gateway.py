@@ -114,6 +114,7 @@ class Gateway:
         self.most_at_once = 0
         self.credits_for: int | None = None  # jobs that the credits suffice for at once
         self.usage: list[dict[str, Any]] = [USAGE]
+        self.all_users = False  # it lists jobs as for an admin
         self.closed = False
         self.lock = threading.RLock()
         handler = type("Handler", (_Handler,), {"gateway": self})
@@ -263,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
         chosen = [job for job in chosen if not key or job["labels"].get(key) == value]
         start, limit = int(self.query.get("cursor", 0)), int(self.query.get("limit", 100))
         more = str(start + limit) if len(chosen) > start + limit else ""
-        self._json(200, {"jobs": chosen[start : start + limit], "cursor": more})
+        self._json(200, {"jobs": chosen[start : start + limit], "cursor": more, "all_users": self.gateway.all_users})
 
     def _usage(self) -> None:
         entries = [each for each in self.gateway.usage if each["seq"] > int(self.query.get("after", 0))]

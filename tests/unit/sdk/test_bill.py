@@ -73,8 +73,7 @@ def test_a_month_says_with_what_it_began_and_ended(ident: str, capsys: pytest.Ca
     assert ([2, 3], "2026-11", "UTC") == ([entry["seq"] for entry in found["entries"]], found["month"], found["zone"])
     assert 0 == cli(["bill", "--month", "2026-11"])
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [["opening", "1000.000000 credits"], ["closing", "999.949000 credits"]] == [
-        row for row in rows if row[0] in ("opening", "closing")
-    ]
+    told = [["opening", "1000.000000 credits"], ["sum of charge", "-0.051000 credits"], ["closing", "999.949000 credits"]]
+    assert told == [row for row in rows if row[0] in ("opening", "sum of charge", "closing")], "opening + sums = closing"
     assert ["30.000 s", "1.000 s"] == [row[5] for row in rows[1:3]], "also of a run that began in another month"
     assert 2 == cli(["bill", "--month", "2026-11", "--since", "1d"])

@@ -239,6 +239,27 @@ def test_ps_shows_what_runs_and_on_demand_what_ended(gateway: Gateway, files: Pa
     assert ["ID", ended] == [line.split("\t")[0] for line in command("ps", "--phase", "Completed").stdout.splitlines()]
 
 
+def test_ps_of_an_admin_says_whose_each_job_is(gateway: Gateway, files: Path, command: Program) -> None:
+    """He sees everybody's, and must know whom to ask; whoever sees only his own need not be told."""
+    ident = command("submit", "work.py:show", "--detach").stdout.strip()
+    assert "USER" not in command("ps", "--all").stdout
+    gateway.all_users = True
+    rows = [line.split("\t") for line in command("ps", "--all").stdout.splitlines()]
+    assert (["ID", "NAME", "USER", "PHASE"], [ident, "show", "demo"]) == (rows[0][:4], rows[1][:3])
+
+
+def test_result_of_a_job_that_runs_says_on_stderr_that_it_waits(gateway: Gateway, files: Path, command: Program) -> None:
+    """A pipe that is silent for hours looks broken; what is piped stays the value alone."""
+    ident = command("submit", "work.py:forever", "--detach").stdout.strip()
+    done = command("result", ident, "--timeout", "0.1")
+    assert (3, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith(f"Job {ident} is Running (running); waiting for at most 0.1 s for its end.")
+    ended = command("submit", "work.py:square", "7", "--detach").stdout.strip()
+    command("result", ended)
+    done = command("result", ended)
+    assert ("49\n", "") == (done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["-m", "gridweave", "submit", "work.py:forever"], ["-c", "import gridweave, work; gridweave.function(work.forever).remote()"]],
