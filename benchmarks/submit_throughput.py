@@ -1,10 +1,10 @@
 """Accepted submits and status reads per second with 32 clients at once.
 
-    python -m benchmarks.submit_throughput [--submits 1500] [--reads 4000] [--rays 32]
+    python -m benchmarks.submit_throughput [--submits 1500] [--reads 4000] [--rays 128]
 
-Submits are compared with what Ray's Job Submission API accepts on the same cluster, reads with a bare Falcon handler that
-gives the same bytes under the same server. All GPUs are held meanwhile, so that nothing but the accepting is measured; what was
-accepted is cancelled at the end.
+The gateway has a worker for each processor, two at most, and so has the bare server. Submits are compared with what Ray's Job
+Submission API accepts on the same cluster, reads with a bare Falcon handler that gives the same bytes under the same server. All
+GPUs are held meanwhile, so that nothing but the accepting is measured; what was accepted is cancelled at the end.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from runtimes.http.server import Server, listen
 from runtimes.settings import load
 
 CLIENTS = 32
+WORKERS = 2  # of the gateway, if there are as many processors
 HEADERS = {"Authorization": f"Bearer {ADMIN}"}
 
 
@@ -119,14 +120,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--submits", type=int, default=1500)
     parser.add_argument("--reads", type=int, default=4000)
-    parser.add_argument("--rays", type=int, default=32)
+    parser.add_argument("--rays", type=int, default=128)
     parser.add_argument("--serve", nargs=2, metavar=("PORT", "FILE"), help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="accepted for symmetry: the JSON object is always last")
     given = parser.parse_args()
     if given.serve:
         serve(int(given.serve[0]), given.serve[1])
         return
-    with standing() as on:
+    with standing(WORKERS=str(min(WORKERS, len(os.sched_getaffinity(0))))) as on:
         client = gw.Client(on.gateway, ADMIN)
         job = hold_all(client)
         say(f"{given.reads} reads of a status by {CLIENTS} clients")

@@ -21,6 +21,7 @@ from pathlib import Path
 from attrs import evolve, field, frozen
 
 from adapters.ray.leftovers import end_runs
+from adapters.ray.processors import every_processor
 from adapters.ray.sessions import ProcessId, Session, end, process_id
 from adapters.ray.venv import ensure_node_venv
 from ports.errors import Unavailable
@@ -169,7 +170,7 @@ class LocalRay:
         if labels:
             command.append("--labels=" + ",".join(f"{key}={value}" for key, value in labels.items()))
         said = Path(state.temp) / f"start-{len(state.nodes)}.out"  # a file: the daemons would keep a pipe open
-        with _one_start_at_a_time(), said.open("w") as out:
+        with _one_start_at_a_time(), said.open("w") as out, every_processor():
             process = subprocess.Popen(  # noqa: S603 - our own command
                 command,
                 stdin=subprocess.DEVNULL,

@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, cast
 
+from adapters.ray.processors import every_processor
 from ports.cluster import STARTING
 from ports.errors import Unavailable
 from ports.units import Span
@@ -161,16 +162,17 @@ class _Child:
         with self._lock:
             if self.ended:
                 return
-            self._process = process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "adapters.ray.driver"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self._env,
-                cwd="/",
-                text=True,
-                start_new_session=True,  # a Ctrl-C at the terminal is not meant for it
-            )
+            with every_processor():
+                self._process = process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "adapters.ray.driver"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=self._env,
+                    cwd="/",
+                    text=True,
+                    start_new_session=True,  # a Ctrl-C at the terminal is not meant for it
+                )
         first = {"address": address, "namespace": NAMESPACE, "package": base64.b64encode(self._package).decode()}
         threads = [threading.Thread(target=self._write, args=(process, json.dumps(first)), daemon=True)]
         threads += [threading.Thread(target=self._listen, args=(process,), daemon=True)]

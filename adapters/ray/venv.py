@@ -17,6 +17,7 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+from adapters.ray.processors import every_processor
 from ports.errors import Unavailable
 from ports.units import Span
 
@@ -56,15 +57,16 @@ def uv_binary() -> str:
 
 def _run(command: list[str], within: Span) -> None:
     try:
-        done = subprocess.run(  # noqa: S603 - our own commands
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=within.seconds,
-            env=os.environ | {"UV_NO_PROGRESS": "1"},
-        )
+        with every_processor():
+            done = subprocess.run(  # noqa: S603 - our own commands
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=within.seconds,
+                env=os.environ | {"UV_NO_PROGRESS": "1"},
+            )
     except subprocess.TimeoutExpired as error:
         raise Unavailable("ray", f"the node environment was not made in {within.seconds:g} s") from error
     if done.returncode != 0:

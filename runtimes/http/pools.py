@@ -13,23 +13,28 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ports.errors import Unavailable
+from runtimes.http.one_processor import go_anywhere
 
 T = TypeVar("T")
 _QUEUE = 16  # calls that may wait per thread of the pool: a burst of submits is no outage
 
 
+def _nothing() -> None:
+    return
+
+
 class Pool:
-    """Threads for one dependency. deadline_s: for waiting and call together.
+    """Threads for one dependency. deadline_s: for waiting and call together. begin: done in each thread at first.
 
     waiting: calls that have not begun. busy: that have, and have not ended. hung: of these, that nobody waits for any more.
     """
 
-    def __init__(self, name: str, size: int, deadline_s: float) -> None:
+    def __init__(self, name: str, size: int, deadline_s: float, begin: Callable[[], None] = _nothing) -> None:
         self.name = name
         self.deadline_s = deadline_s
         self.waiting = self.busy = self.hung = 0
         self._size = size
-        self._threads = ThreadPoolExecutor(size, thread_name_prefix=name.replace(" ", "-"))
+        self._threads = ThreadPoolExecutor(size, name.replace(" ", "-"), begin)
         self._counting = threading.Lock()
 
     async def run(self, call: Callable[..., T], *args: Any, deadline_s: float | None = None) -> T:
@@ -80,7 +85,7 @@ class Pools:
     def __init__(self) -> None:
         self.store = Pool("the workload store", 12, 10)
         self.writes = Pool("the submit service", 12, 60)
-        self.blobs = Pool("the blob store", 12, 30)
-        self.uploads = Pool("the upload service", 16, 3600)
+        self.blobs = Pool("the blob store", 12, 30, go_anywhere)
+        self.uploads = Pool("the upload service", 16, 3600, go_anywhere)
         self.credits = Pool("the credit service", 6, 10)
-        self.searches = Pool("the search for moves", 1, 60)
+        self.searches = Pool("the search for moves", 1, 60, go_anywhere)

@@ -11,6 +11,7 @@ from gunicorn.workers.gasgi import ASGIWorker  # type: ignore[import-untyped]
 
 from runtimes.gunicorn_settings import configure
 from runtimes.http.edge import Edge
+from runtimes.http.one_processor import keep_to_one
 from runtimes.settings import Settings
 
 Make = Callable[[], Edge]
@@ -56,6 +57,9 @@ class Server(BaseApplication):  # type: ignore[misc]
         configure(self.cfg, self._listener, wanted)
 
     def load(self) -> Edge:
+        """In the worker, before it has threads."""
+        if self._settings.one_processor:
+            keep_to_one()
         return self._make()
 
 

@@ -25,6 +25,17 @@ def test_a_function_goes_in_and_its_value_log_and_bill_come_out(rig: Rig) -> Non
     assert "Completed" == user.ended(job)["phase"]
 
 
+def test_a_function_may_use_every_processor_of_its_node(rig: Rig) -> None:
+    """The gateway keeps to one; what it starts, and what that starts, does not."""
+
+    def processors() -> list[int]:
+        import os
+
+        return sorted(os.sched_getaffinity(0))
+
+    assert sorted(os.sched_getaffinity(0)) == rig.user().spawn(processors).result(timeout=60)
+
+
 def test_an_exception_arrives_as_itself_with_its_remote_traceback_and_cause(rig: Rig) -> None:
     """A user debugs by it; "the job failed" would be useless to him."""
 
