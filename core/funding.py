@@ -6,6 +6,8 @@ scheduler - finishes with the same calls. A refusal is not remembered.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from attrs import evolve
 
 from core.arrears import owe
@@ -34,38 +36,46 @@ def fund(house: House, job: Job) -> Job:
         return _refuse(house, job, Invalid("Its object was deleted before it was funded.", "", "Submit it again."))
     try:
         _authorise(house, job)  # first: who can't pay leaves no bytes behind
-        _clear(house, job)
-        stage_inputs(house, job)
+        stage_inputs(house, job, _cleared(house, job))
     except Refused as refusal:
         return _refuse(house, job, refusal)
     marked = _mark(house, job, ConditionStatus.TRUE, "Held" if job.spec.billed else "NotBilled")
     return fund(house, marked)  # True, unless another one has refused it
 
 
-def _clear(house: House, job: Job) -> None:
+def _cleared(house: House, job: Job) -> frozenset[str]:
     """Take away what an ended job of the same id has left: chunks of its log would follow this one's, its manifest would tell
-    of this one. Not what this one has left itself, if another one has funded it long ago."""
-    left = [info for info in house.blobs.list(job_prefix(job.id)) if is_output(info.key)]
+    of this one. Not what this one has left itself, if another one has funded it long ago. Gives all keys that were there."""
+    found_there = tuple(house.blobs.list(job_prefix(job.id)))
+    there = frozenset(info.key for info in found_there)
+    left = [info for info in found_there if is_output(info.key)]
     if not left:
-        return
+        return there
     fresh = house.workloads.get(job.id)
     if fresh is None or fresh.uid != job.uid or fresh.status.phase is not Phase.PENDING or fresh.status.holds(FUNDED):
-        return
+        return there
     for info in left:
         found = house.blobs.stat(info.key)
         if found is not None and found.modified == info.modified:
             house.blobs.delete(info.key)
+    return there
 
 
-def stage_inputs(house: House, job: Job) -> None:
-    """Put the uploads that the spec names where this very object has its inputs. Raises Invalid if one is not there any more."""
+def stage_inputs(house: House, job: Job, there: Collection[str]) -> None:
+    """Put the uploads that the spec names where this very object has its inputs. Raises Invalid if one is not there any more.
+
+    there: keys of the job of which one may have been staged before.
+    """
     spec = job.spec
     named = dict(zip(INPUTS, (spec.function, spec.args, spec.code, spec.env.working_dir), strict=True))
     for name, blob in named.items():
-        if blob is None or _is_there(house, job, name, blob):
+        if blob is None:
+            continue
+        key = input_key(job.id, job.uid, name)
+        if key in there and _is_there(house, key, blob):
             continue
         try:
-            stored = house.blobs.copy(upload_key(spec.user, blob.sha256), input_key(job.id, job.uid, name))
+            stored = house.blobs.copy(upload_key(spec.user, blob.sha256), key)
         except NotFound as error:
             raise Invalid(
                 f"{name} was not uploaded, or its upload has expired.", name, "POST /v1/uploads first, then submit again.", blob.sha256
@@ -76,9 +86,9 @@ def stage_inputs(house: House, job: Job) -> None:
             )
 
 
-def _is_there(house: House, job: Job, name: str, blob: BlobRef) -> bool:
+def _is_there(house: House, key: str, blob: BlobRef) -> bool:
     """Staged before, and whole."""
-    found = house.blobs.stat(input_key(job.id, job.uid, name))
+    found = house.blobs.stat(key)
     return found is not None and found.size == blob.size and found.sha256 in ("", blob.sha256)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 
 from ports.blobs import BlobInfo, Grant
 from ports.clock import Clock
@@ -23,6 +25,7 @@ class MemoryBlobs:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._blobs: dict[str, tuple[bytes, Instant]] = {}
+        self._keys: list[str] = []  # in order: a long history has hundreds of thousands, and lists the few of one job
         self._lock = threading.Lock()
 
     def put(self, key: str, data: Iterable[bytes], only_new: bool = False) -> BlobInfo:
@@ -31,6 +34,8 @@ class MemoryBlobs:
         with self._lock:
             if only_new and key in self._blobs:
                 raise AlreadyExists(key)
+            if key not in self._blobs:
+                insort(self._keys, key)
             self._blobs[key] = (whole, self._clock.now())
             return self._info(key)
 
@@ -57,7 +62,8 @@ class MemoryBlobs:
         if slash:
             _check(folder)
         with self._lock:
-            return iter([self._info(key) for key in sorted(self._blobs) if key.startswith(prefix)])
+            first = bisect_left(self._keys, prefix)
+            return iter([self._info(key) for key in takewhile(lambda key: key.startswith(prefix), islice(self._keys, first, None))])
 
     def copy(self, source: str, target: str) -> BlobInfo:
         _check(target)
@@ -68,7 +74,8 @@ class MemoryBlobs:
     def delete(self, key: str) -> None:
         _check(key)
         with self._lock:
-            self._blobs.pop(key, None)
+            if self._blobs.pop(key, None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
 
     def grant_read(self, key: str, expires: Instant) -> Grant:
         return Grant("GET", f"memory:{_check(key)}", key, 0, expires)

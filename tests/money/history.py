@@ -260,7 +260,7 @@ class History:
         user, run = job.spec.user, job.status.run
         wanted: dict[str, int] = {}
         if run is not None and job.spec.billed:
-            tariff = next(each for each in self.tariffs.history() if each.version == run.price.tariff)
+            tariff = self.tariffs.history()[run.price.tariff - 1]
             wanted = postings(self.slots(job), listed(tariff), user, run.ran.ms)
         with self.database.read() as db:
             totals = dict(db.execute("SELECT account, total FROM totals WHERE uid = ?", (job.uid,)).fetchall())
