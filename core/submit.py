@@ -165,7 +165,7 @@ def check_versions(house: House, fleet: Fleet, python: str, cloudpickle: str) ->
 def _replay(house: House, earlier: Job, submission: Submission, fleet: Fleet, bring: Callable[[], None]) -> Submitted:
     if earlier.spec.body_sha256 != submission.body_sha256:
         raise KeyReused(
-            f"The idempotency key {submission.key!r:.80} was used before with another body.",
+            f"The idempotency key {submission.key.removeprefix('k:')!r:.80} was used before with another body.",
             "Idempotency-Key",
             "Use a new key for a new request, or repeat the earlier request unchanged.",
         )

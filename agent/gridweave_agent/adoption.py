@@ -18,7 +18,7 @@ from typing import Protocol
 from gridweave_agent import ending
 from gridweave_agent.links import Links
 from gridweave_agent.protocol import NEVER_RAN, PREPARING, RUNNER_LOST, RUNNING, SETUP_FAILED, Exit, Result, read_int, read_map
-from gridweave_agent.rundir import RunDir, read_json
+from gridweave_agent.rundir import RunDir, persistently, read_json
 from gridweave_agent.table import Run, Table
 
 log = logging.getLogger("gridweave_agent")
@@ -85,7 +85,7 @@ class Adoption:
         if not self.ended(run):
             _kill_rest(run.dir, run.id)
             if not self.ended(run):
-                self._bury(run)
+                persistently(lambda: self._bury(run))
 
     def _bury(self, run: Run) -> None:
         tail = ending.tail(run.dir.log)

@@ -19,7 +19,7 @@ from gridweave_agent.forker import Forker, ForkFailed
 from gridweave_agent.installer import InstallFailed
 from gridweave_agent.links import Links
 from gridweave_agent.protocol import Gpu
-from gridweave_agent.rundir import RunDir, write_atomic, write_json
+from gridweave_agent.rundir import RunDir, persistently, write_atomic, write_json
 from gridweave_agent.settings import Settings
 from gridweave_agent.table import Run, Table
 from gridweave_agent.transfer import TransferError, download_until
@@ -63,13 +63,16 @@ class Preparing:
         try:
             self._set_up(run)
         except TransferError as error:
-            self._failed(run, str(error), error.again)
+            self._fail(run, str(error), error.again)
         except (InstallFailed, archive.BadArchive, ValueError) as error:
-            self._failed(run, str(error), False)
+            self._fail(run, str(error), False)
         except ForkFailed as error:
-            self._failed(run, str(error), True)
+            self._fail(run, str(error), True)
         except OSError as error:
-            self._failed(run, f"the node could not set the run up: {error}", True)
+            self._fail(run, f"the node could not set the run up: {error}", True)
+
+    def _fail(self, run: Run, why: str, again: bool) -> None:
+        persistently(lambda: self._failed(run, why, again))
 
     def _set_up(self, run: Run) -> None:
         deadline = time.monotonic() + run.prepare.setup_bound_ms / 1000

@@ -11,16 +11,19 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
 SCHEMA = 1
+AGAIN_S = 1.0  # until what could not be written is tried again
 
 
 def write_atomic(path: str, data: bytes, *, sync: bool = True, mode: int = 0o600) -> None:
     """All of `data` or the old file for every reader. sync: durable when it returns."""
-    part = f"{path}.{os.getpid()}.part"
+    part = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         view = memoryview(data)
@@ -33,6 +36,16 @@ def write_atomic(path: str, data: bytes, *, sync: bool = True, mode: int = 0o600
     os.replace(part, path)
     if sync:
         sync_folder(os.path.dirname(path))
+
+
+def persistently(record: Callable[[], None]) -> None:
+    """Until it can be written: a disk that is full for a while must not leave a run that nobody ends."""
+    while True:
+        try:
+            record()
+            return
+        except OSError:
+            time.sleep(AGAIN_S)
 
 
 def sync_folder(path: str) -> None:

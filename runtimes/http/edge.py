@@ -31,6 +31,9 @@ class Edge:
         self.on_stopping = on_stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})  # before it is accepted: the handshake is refused
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -6,6 +6,7 @@ answer itself says nothing that could be secret.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +45,7 @@ def _versions(error: Any) -> dict[str, Any]:
 
 
 def _ended(error: refusals.NoResult) -> dict[str, Any]:
-    return {"phase": error.phase, "reason": error.reason, "exit": error.exit}
+    return {"phase": error.phase, "reason": error.reason, "message": error.why, "exit": error.exit}
 
 
 TABLE: dict[type[errors.GridweaveError], Kind] = {
@@ -136,10 +137,18 @@ def _about(req: falcon.asgi.Request, params: dict[str, Any]) -> dict[str, Any]:
     return {"route": req.uri_template, "method": req.method, "user": caller.user if caller is not None else "", "workload": workload}
 
 
+def _encoded(body: dict[str, Any]) -> bytes:
+    """Also where it repeats half of a surrogate pair that came in a key."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return json.dumps(body).encode()
+
+
 def write(resp: falcon.asgi.Response, status: int, body: dict[str, Any], headers: dict[str, str]) -> None:
     resp.status = falcon.code_to_http_status(status)
     resp.content_type = MEDIA_TYPE
-    resp.data, resp.text, resp.stream, resp.sse = msgspec.json.encode(body), None, None, None
+    resp.data, resp.text, resp.stream, resp.sse = _encoded(body), None, None, None
     for name, value in headers.items():
         resp.set_header(name, value)
 

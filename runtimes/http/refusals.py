@@ -59,8 +59,9 @@ class PreconditionRequired(Refused):
 
 @frozen
 class NoResult(Refused):
-    """The job has ended without a result. exit: how, as in its status."""
+    """The job has ended without a result. exit, why: how, as in its status."""
 
     phase: str = ""
     reason: str = ""
     exit: Any = None
+    why: str = ""

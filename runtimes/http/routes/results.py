@@ -53,7 +53,7 @@ class Result:
             message = (
                 f"The job has ended without a result: {phase}{f' ({status.reason})' if status.reason else ''}. {status.message}".strip()
             )
-            raise NoResult(message, "", "Its status and logs say what happened.", phase.value, status.reason, said)
+            raise NoResult(message, "", "Its status and logs say what happened.", phase.value, status.reason, said, status.message)
         resp.set_header("X-Gridweave-Outcome", "raised" if result.raised else "returned")
         await ranges.send(self.services, req, resp, result.key, result.size, result.sha256)
 

@@ -38,6 +38,8 @@ def bill(
     output, client = common.output(), common.client()
     if limit is not None and limit < 0:
         raise Refused(f"--limit cannot be {limit}", kind="usage", field="limit", value=str(limit), remedy="Give a number of postings.")
+    if csv and output.json:
+        raise Refused("--csv and --json go not together", kind="usage", field="csv", value="", remedy="Give one of them.")
     if month is not None and since is not None:
         raise Refused("--month and --since go not together", kind="usage", field="month", value=month, remedy="Give one of them.")
     statements = client.statement(month)["statements"] if month is not None else []

@@ -57,6 +57,8 @@ def ps(
         Keep looking, until Ctrl-C.
     """
     output, client = common.output(), common.client()
+    if limit < 1:
+        raise Refused(f"--limit cannot be {limit}", kind="usage", field="limit", value=str(limit), remedy="Give a number of jobs from 1.")
     if label is not None and "=" not in label:
         raise Refused(f"--label {label!r} has no '='", kind="usage", field="label", value=label, remedy="Write it as KEY=VALUE.")
     wanted = {"phases": phase or ("" if all else _ACTIVE), "name": name or "", "label": label or ""}

@@ -200,6 +200,7 @@ def test_a_key_that_comes_twice_is_refused(gateway: Gateway) -> None:
 def test_half_a_surrogate_pair_is_refused(gateway: Gateway) -> None:
     """It can be stored nowhere."""
     refused(gateway, 400, literal("env", '{"env_vars": {"A": "\\ud800"}}'), "env.env_vars.A")
+    refused(gateway, 400, literal("labels", '{"a\\ud800": "b"}'), "labels.a\ud800")
 
 
 def test_a_body_over_the_limit_is_refused_with_and_without_a_length(gateway: Gateway) -> None:

@@ -171,10 +171,17 @@ def test_behind_a_platform_every_page_may_prove_itself() -> None:
     demo = Gate(PLATFORM, "", "2.5.1", demo=True)
     for gate in (GATE, demo):
         assert "alice" == gate.caller(headers(page, PROVEN, ("X-User-Id", "alice"))).user
-    with pytest.raises(Forbidden):
-        demo.caller(headers(page))
+        with pytest.raises(Unauthenticated):
+            gate.caller(headers(page, ("X-User-Id", "alice")))
+
+
+@pytest.mark.parametrize(
+    "said", [(), (("Host", "localhost"),), (("X-User-Id", "alice"),), (("X-Platform-Token", "wrong"), ("X-User-Id", "alice"))]
+)
+def test_a_demo_with_the_platforms_secret_takes_nobody_without_it(said: tuple[tuple[str, str], ...]) -> None:
+    """It listens on every address: whoever reaches it would run code as its operator."""
     with pytest.raises(Unauthenticated):
-        GATE.caller(headers(page, ("X-User-Id", "alice")))
+        Gate(PLATFORM, "", "2.5.1", demo=True).caller(headers(*said))
 
 
 def test_a_page_with_the_admin_token_is_the_administrators() -> None:
