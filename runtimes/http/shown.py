@@ -13,8 +13,13 @@ from runtimes.http.watch import Watch
 _KEPT = 4_096  # answers
 
 
-def view(watch: Watch, job: Job, ends: Instant | None = None) -> views.JobView:
-    return views.job_view(job, watch.fleet(), watch.position(job.id) or job.status.position, watch.ahead(job.id), ends)
+def view(watch: Watch, job: Job) -> views.JobView:
+    return views.job_view(job, watch.fleet(), *_queued(watch, job))
+
+
+def _queued(watch: Watch, job: Job) -> tuple[int, int]:
+    """Its position in the queue, and how many are ahead of it."""
+    return watch.position(job.id) or job.status.position, watch.ahead(job.id)
 
 
 class Shown:
@@ -31,7 +36,7 @@ class Shown:
         if fleet is not self._fleet or len(self._kept) >= _KEPT:
             self._fleet = fleet
             self._kept.clear()
-        beside = (watch.position(job.id) or job.status.position, watch.ahead(job.id), ends)
+        beside = (*_queued(watch, job), ends)
         kept = self._kept.get(job.id)
         if kept is not None and kept[0] is job and kept[1] == beside:
             return kept[2]
