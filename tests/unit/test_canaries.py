@@ -6,11 +6,10 @@ import base64
 import io
 import json
 import sqlite3
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from adapters.local.grants import read_grant
 from ports.units import Span
 from tests import sinks
 from tests.canaries import ADMIN_TOKEN, ALLOWED, MARK, OVERLAP, PLATFORM_TOKEN, RUN_SECRET, S3_SECRET, WRONG_TOKEN, Allowed, Canaries
+from tests.contract import peers
 
 GRANT = read_grant(b"k" * 32, "http://gateway", "jobs/a/args", SystemClock().now() + Span(1000)).url
 
@@ -108,15 +108,8 @@ def serving(answers: Callable[[str], tuple[int, bytes]]) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with peers.serving(Handler) as url:
+        yield url
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/v1/jobs", "/nowhere", "/v1/jobs/submit", ""])
