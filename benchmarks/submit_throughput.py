@@ -1,10 +1,12 @@
 """Accepted submits and status reads per second with 32 clients at once.
 
-    python -m benchmarks.submit_throughput [--submits 1500] [--reads 4000] [--rays 128]
+    python -m benchmarks.submit_throughput [--submits 3000] [--reads 4000] [--rays 128]
 
 The gateway has a worker for each processor, two at most, and so has the bare server. Submits are compared with what Ray's Job
-Submission API accepts on the same cluster, reads with a bare Falcon handler that gives the same bytes under the same server. All
-GPUs are held meanwhile, so that nothing but the accepting is measured; what was accepted is cancelled at the end.
+Submission API accepts on the same cluster, reads with a bare Falcon handler that gives the same bytes under the same server. Each
+is measured in four parts, by turns with what it is compared with: what else the machine does then falls on both. All GPUs are held
+meanwhile, and Ray's jobs of one part have ended before the next, so that nothing but the accepting is measured; what Gridweave has
+accepted is cancelled at the end.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from statistics import harmonic_mean
 
 import falcon
 import falcon.asgi
 import gridweave as gw
+import stamina
 from gridweave.calls import spawn
 from gridweave.jobs import Job
 from gridweave.parcels import Parcel
@@ -36,6 +40,7 @@ from runtimes.settings import load
 
 CLIENTS = 32
 WORKERS = 2  # of the gateway, if there are as many processors
+PARTS = 4
 HEADERS = {"Authorization": f"Bearer {ADMIN}"}
 
 
@@ -48,13 +53,13 @@ def waits() -> None:
 waits.__module__ = "__main__"
 
 
-def submits(on: Standing, count: int) -> float:
+def submits(on: Standing, count: int, part: int) -> float:
     client = gw.Client(on.gateway, ADMIN)
     with contextlib.closing(Parcel(gw.function(vram="80GB")(waits))) as parcel:
         letter = parcel.letter((), {})
         with contextlib.closing(letter):
             body = json.dumps(parcel.body(client, letter._arguments, letter._code)).encode()
-    wanted = (request("POST", "/v1/jobs/submit", {**HEADERS, "Idempotency-Key": f"bench-{n}"}, body) for n in range(count))
+    wanted = (request("POST", "/v1/jobs/submit", {**HEADERS, "Idempotency-Key": f"bench-{part}-{n}"}, body) for n in range(count))
     per_s, statuses = rate(on.gateway, wanted, CLIENTS)
     if Counter({202: count}) != statuses:
         raise SystemExit(f"not all submits were accepted: {statuses}")
@@ -69,12 +74,23 @@ def reads(url: str, path: str, count: int) -> float:
 
 
 def rays(on: Standing, count: int) -> float:
+    """Returns when they have ended."""
     client = JobSubmissionClient(on.dashboard)
-    client.submit_job(entrypoint="true")
-    began = time.perf_counter()
+    for attempt in stamina.retry_context(on=RuntimeError, timeout=60):  # as long as the agent of its node is starting
+        with attempt:
+            client.submit_job(entrypoint="true")
     with ThreadPoolExecutor(CLIENTS) as pool:
+        began = time.perf_counter()
         list(pool.map(lambda _: client.submit_job(entrypoint="true"), range(count)))
-    return count / (time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+    while not all(job.status.is_terminal() for job in client.list_jobs() if job.submission_id):
+        time.sleep(0.5)
+    return count / seconds
+
+
+def mean(rates: Iterable[float]) -> float:
+    """Of parts of the same size: all of them by the time of all."""
+    return harmonic_mean(list(rates))
 
 
 @contextlib.contextmanager
@@ -118,7 +134,7 @@ def hold_all(client: gw.Client) -> Job:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--submits", type=int, default=1500)
+    parser.add_argument("--submits", type=int, default=3000)
     parser.add_argument("--reads", type=int, default=4000)
     parser.add_argument("--rays", type=int, default=128)
     parser.add_argument("--serve", nargs=2, metavar=("PORT", "FILE"), help=argparse.SUPPRESS)
@@ -133,18 +149,18 @@ def main() -> None:
         say(f"{given.reads} reads of a status by {CLIENTS} clients")
         path = f"/v1/jobs/{job.id}/status"
         with bare(json.dumps(job.status()).encode(), on) as url:
-            seen = [(reads(on.gateway, path, given.reads // 4), reads(url, "/", given.reads // 4)) for _ in range(4)]
-        say(f"{given.submits} submits by {CLIENTS} clients")
-        accepted = submits(on, given.submits)
+            seen = [(reads(on.gateway, path, given.reads // PARTS), reads(url, "/", given.reads // PARTS)) for _ in range(PARTS)]
+        say(f"{given.submits} submits by {CLIENTS} clients, and {given.rays} of Ray's")
+        taken = [(submits(on, given.submits // PARTS, part), rays(on, given.rays // PARTS)) for part in range(PARTS)]
         job.cancel()
         for each in client.jobs(phases="Pending"):
             client.cancel(each["id"])
-        say(f"{given.rays} submits of Ray's")
-        theirs = rays(on, given.rays)
-    ours, bares = sum(each for each, _ in seen) / 4, sum(each for _, each in seen) / 4
-    say(f"submits per second: Gridweave {accepted:.0f}, Ray {theirs:.1f}")
-    say(f"reads per second: Gridweave {ours:.0f}, a bare handler {bares:.0f}")
-    finish({"ratio": round(accepted / theirs, 1), "reads_ratio": round(ours / bares, 3)})
+    for what, (ours, other), parts in (("submits", ("Gridweave", "Ray"), taken), ("reads", ("Gridweave", "a bare handler"), seen)):
+        for name, rates in zip((ours, other), zip(*parts, strict=True), strict=True):
+            say(f"{what} per second, {name}: {', '.join(f'{each:.0f}' for each in rates)}; together {mean(rates):.1f}")
+    accepted, theirs = (mean(rates) for rates in zip(*taken, strict=True))
+    read, bares = (mean(rates) for rates in zip(*seen, strict=True))
+    finish({"ratio": round(accepted / theirs, 1), "reads_ratio": round(read / bares, 3)})
 
 
 if __name__ == "__main__":

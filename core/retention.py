@@ -86,10 +86,10 @@ def shortest(kept: Retention) -> Span | None:
 def _known(key: str) -> bool:
     """Whether it has a place in the layout of a job."""
     rest = key.split("/")[2:]
+    if rest[0].startswith("inputs-"):
+        return len(rest) == 1 and rest[0].rpartition(".")[2] in INPUTS
     if len(rest) == 1:
         return rest[0] == "manifest.json"
-    if rest[0].startswith("inputs-"):
-        return len(rest) == 2 and rest[1] in INPUTS
     return rest[0].isdigit() and (rest[1] == "logs" or rest[1:] in (["result"], ["traceback.txt"], ["diagnostics.json"]))
 
 

@@ -1,7 +1,7 @@
 """Bytes by key, and grants: narrow, short-lived permissions that travel to an agent instead of a secret.
 
 Layout (schema 1): `uploads/<user hash>/<sha256>` waits for a submit;
-`jobs/<id>/inputs-<uid>/function|args|code|working_dir` are inputs; `jobs/<id>/<attempt>/result`,
+`jobs/<id>/inputs-<uid>.function|args|code|working_dir` are inputs; `jobs/<id>/<attempt>/result`,
 `.../logs/<rank>/<n>` are outputs; `jobs/<id>/manifest.json` names the attempt that counts. `endpoints/<id>/logs/<n>` is where
 the log of a served model has its place; nothing writes there yet.
 """
@@ -26,8 +26,8 @@ def job_prefix(job_id: str) -> str:
 
 def input_key(job_id: str, uid: str, name: str) -> str:
     """Of that object alone: a key whose job was refused may make another of the same id, and what clears up after the
-    first one may come late."""
-    return f"{job_prefix(job_id)}inputs-{segment(uid)}/{name}"
+    first one may come late. In no folder of their own: where blobs are files, to make one costs as much as the rest of a submit."""
+    return f"{job_prefix(job_id)}inputs-{segment(uid)}.{name}"
 
 
 def run_prefix(job_id: str, attempt: int) -> str:

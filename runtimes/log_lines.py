@@ -91,4 +91,5 @@ def log_to_stderr(kept: LastLines | None = None) -> None:
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
     )

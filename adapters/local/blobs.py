@@ -287,8 +287,13 @@ def _write_all(handle: int, data: bytes) -> None:
 
 def _make_folder(folder: str) -> None:
     """A delete may just be removing it, since it is empty: whoever needs it tries again."""
-    with contextlib.suppress(FileNotFoundError, FileExistsError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:  # of most, only the last part is missing, or the last two
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
 
 
 def _sync_folder(folder: str) -> None:

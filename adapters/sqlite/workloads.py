@@ -101,15 +101,15 @@ class SqliteWorkloads:
     def replace(self, job: Job) -> Job:
         body = _body(job)
         with self._database.write() as db:
-            row = db.execute("SELECT seq, schema, body FROM jobs WHERE id = ?", (job.id,)).fetchone()
-            if row is None or str(row[0]) != job.version:
-                raise Conflict(job.id)
-            check_transition(self._job(*row), job)
+            stored = self._stored(db, job)
             seq = _next(db)
-            db.execute(
-                "UPDATE jobs SET seq = ?, phase = ?, schema = ?, body = ? WHERE id = ?",
-                (seq, job.status.phase.value, job.schema, body, job.id),
+            updated = db.execute(
+                "UPDATE jobs SET seq = ?, phase = ?, schema = ?, body = ? WHERE id = ? AND seq = ?",
+                (seq, job.status.phase.value, job.schema, body, job.id, int(job.version)),
             )
+            if updated.rowcount != 1:
+                raise Conflict(job.id)
+            check_transition(stored, job)
         written = self._note(seq, body, evolve(job, version=str(seq)))
         self._watch.committed()
         return written
@@ -150,6 +150,16 @@ class SqliteWorkloads:
         upto = rows[-1][0] if len(rows) == self._at_once else newest
         gone = db.execute("SELECT id FROM tombstones WHERE seq > ? AND seq <= ? ORDER BY seq", (after, upto))
         return Changes(tuple(self._job(*row) for row in rows), tuple(row[0] for row in gone), f"{store}:{upto}")
+
+    def _stored(self, db: sqlite3.Connection, job: Job) -> Job:
+        """What `job` was made from: the write of that number, whether or not it is still the newest. Raises Conflict if it is not known."""
+        known = self._known.get(int(job.version)) if job.version.isdecimal() else None
+        if known is not None and known[1].id == job.id:
+            return known[1]
+        row = db.execute("SELECT seq, schema, body FROM jobs WHERE id = ?", (job.id,)).fetchone()
+        if row is None or str(row[0]) != job.version:
+            raise Conflict(job.id)
+        return self._job(*row)
 
     def _job(self, seq: int, schema: int, body: bytes) -> Job:
         """A stored form as a value. Most are read many times, by many, and by whoever wrote them."""

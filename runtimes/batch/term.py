@@ -27,10 +27,10 @@ from ports.workloads import Job
 from runtimes.batch.endings import note_end, note_refusal
 from runtimes.batch.events import Answered, Changed, Deposed, Event, Listed, NodeDown, NodeUp, Reported, Settled, Stands
 from runtimes.batch.link import POLL, NodeLink
+from runtimes.breath import Breath
 
 log = structlog.get_logger("gridweave.scheduler")
 WATCH = Span(2_000)  # also the longest that stopping waits for it
-BREATH_S = 0.002  # after a change of the store: those that come at once are taken together
 IDLE_S = 1.0  # a round at least so often, for what time alone moves on
 NODES_EVERY_S = 2.0
 STANDING_EVERY_S = 2.0
@@ -181,6 +181,7 @@ class Term:
             self._inbox.put(Settled(job.id))
 
     def _watch_store(self, cursor: str) -> None:
+        breath = Breath()
         while not self._stop.is_set():
             try:
                 changes = self.house.workloads.changes(cursor, WATCH)
@@ -191,7 +192,7 @@ class Term:
             cursor = changes.cursor
             if changes.jobs or changes.deleted or changes.whole:
                 self._inbox.put(Changed(changes))
-                self._stop.wait(BREATH_S)
+                self._stop.wait(breath.seconds())
 
     def _watch_money(self) -> None:
         """Whose exposure is above the limit. As long as it can't be read, what was read last holds."""

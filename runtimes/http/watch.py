@@ -21,13 +21,13 @@ from ports.errors import Unavailable
 from ports.nodes import NodeRecord, NodeRecords
 from ports.units import Span
 from ports.workloads import TERMINAL, Job, JobFilter, Phase, Workloads
+from runtimes.breath import Breath
 from runtimes.http.money_seen import MoneySeen
 
 log = structlog.get_logger("gridweave.watch")
 
 _WAIT = Span.of(seconds=1)  # also how often the node records are read again
 _RETRY_S = 1.0
-_BREATH_S = 0.002  # after a change: those that come at once are taken together
 _PAGE = 5_000  # a store without an index reads everything for each
 
 
@@ -175,11 +175,12 @@ class Watch:
         return cursor
 
     def _follow(self, cursor: str) -> None:
+        breath = Breath()
         while not self._ending.is_set():
             try:
                 before, cursor = cursor, self.round(cursor)
                 if cursor != before:
-                    self._ending.wait(_BREATH_S)
+                    self._ending.wait(breath.seconds())
             except Unavailable as error:
                 self._fail(str(error))
             except Exception as error:  # the thread is the only one: it must outlive what it did not expect
