@@ -50,6 +50,7 @@ def _ended(error: refusals.NoResult) -> dict[str, Any]:
 
 TABLE: dict[type[errors.GridweaveError], Kind] = {
     refusals.TooLarge: Kind(413, "too-large", "The body is too large", lambda error: {"limit": error.limit}),
+    refusals.TooSilent: Kind(408, "too-silent", "The body did not arrive"),
     refusals.WrongContentType: Kind(415, "wrong-content-type", "The content type is not supported"),
     refusals.MethodNotAllowed: Kind(
         405, "method-not-allowed", "The method is not allowed here", lambda error: {"allow": list(error.allow)}
@@ -100,6 +101,8 @@ def headers_of(error: errors.GridweaveError) -> dict[str, str]:
         return {"Retry-After": str(error.retry_after_s)}
     if isinstance(error, errors.Conflict):
         return {"Retry-After": "1"}
+    if isinstance(error, refusals.TooSilent):
+        return {"Connection": "close"}  # what comes late would be read as the next request
     if isinstance(error, refusals.MethodNotAllowed):
         return {"Allow": ", ".join(error.allow)}
     if isinstance(error, refusals.Unauthenticated):
