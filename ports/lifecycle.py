@@ -79,6 +79,7 @@ def stored(status: JobStatus, report: RunReport, now: Instant) -> JobStatus:
 
 
 RESULT_PENDING = "ResultPending"
+RESULT_LOST = "ResultLost"
 
 
 def result_pending(status: JobStatus, why: str, now: Instant) -> JobStatus:
@@ -88,7 +89,8 @@ def result_pending(status: JobStatus, why: str, now: Instant) -> JobStatus:
 
 
 def nothing_to_store(status: JobStatus, reason: str, now: Instant) -> JobStatus:
-    """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed.
+    """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed; where its node could
+    not keep it, its exit says why.
 
     GIVEN_UP: agents have it, and could not store it for as long as an operator lets them try.
     """
@@ -99,8 +101,9 @@ def nothing_to_store(status: JobStatus, reason: str, now: Instant) -> JobStatus:
     if reason == GIVEN_UP and waited is not None and waited.reason == RESULT_PENDING:
         message = f"It ran, but its result could not be stored in all that time and is given up. {waited.message}"
         return evolve(status, outcome=Phase.FAILED, reason=RESULT_PENDING, message=message)
-    message = "It ran, but its result was lost before it could be stored."
-    return evolve(status, outcome=Phase.FAILED, reason="ResultLost", message=message)
+    how = _run(status).exit
+    message = (how.message if how is not None else "") or "It ran, but its result was lost before it could be stored."
+    return evolve(status, outcome=Phase.FAILED, reason=RESULT_LOST, message=message)
 
 
 def _returned(status: JobStatus) -> bool:
