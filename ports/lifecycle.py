@@ -12,6 +12,7 @@ from ports.cluster import RunReport
 from ports.tariffs import Price
 from ports.units import Credits, Instant, Span
 from ports.workloads import (
+    CANCEL_REQUESTED,
     CHARGED,
     HOLD_VOIDED,
     LOW_BALANCE,
@@ -130,6 +131,24 @@ def in_arrears(status: JobStatus, now: Instant) -> JobStatus:
     return evolve(status, phase=status.outcome or Phase.FAILED)
 
 
+ADMINISTRATOR = "Administrator"
+
+
+def cancel_asked(status: JobStatus, now: Instant, by_admin: bool = False) -> JobStatus:
+    """Its end is wanted. by_admin: by an administrator whose job it is not."""
+    if by_admin:
+        said = "An administrator has asked for its end."
+        status = status.with_condition(CANCEL_REQUESTED, ConditionStatus.TRUE, now, ADMINISTRATOR, said)
+    return evolve(status, cancel=now)
+
+
+def who_cancels(job: Job) -> str:
+    """In words, and by no name."""
+    if job.status.holds(CANCEL_REQUESTED):
+        return "an administrator"
+    return "the deletion of its object" if job.leaving else "its user"
+
+
 def verdict(job: Job, how: Exit, at_large: bool = False) -> tuple[Phase, str, str]:
     """The terminal phase that an exit leads to, its reason and what people are told.
 
@@ -140,7 +159,7 @@ def verdict(job: Job, how: Exit, at_large: bool = False) -> tuple[Phase, str, st
     if how.kind is ExitKind.RETURNED:
         return Phase.COMPLETED, "Returned", ""
     if status.cancel is not None and not at_large:
-        return Phase.CANCELLED, "Cancelled", "Cancelled by its user."
+        return Phase.CANCELLED, "Cancelled", f"Cancelled by {who_cancels(job)}."
     if how.kind is ExitKind.KILLED and status.holds(LOW_BALANCE):
         return Phase.FAILED, *why_dry(status)
     if how.kind is ExitKind.KILLED and _by_cap(job):

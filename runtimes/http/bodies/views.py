@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 
 from core.charges import cost
 from core.inventory import Fleet
+from core.lifecycle import who_cancels
 from core.waiting import waiting
 from ports.errors import NotFound
 from ports.tariffs import Price
@@ -535,7 +536,7 @@ def verdict(job: Job) -> tuple[str, str]:
     """Reason and message: of the end, or of what will lead to it."""
     status = job.status
     if status.cancel is not None and status.phase in (Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING):
-        return "Cancelling", "Its user has asked for its end; it is Cancelled when all of its processes are gone."
+        return "Cancelling", f"Its end was asked for by {who_cancels(job)}; it is Cancelled when all of its processes are gone."
     stored = status.condition(RESULT_STORED)
     if status.phase is Phase.CLOSING and stored is not None and stored.status is ConditionStatus.FALSE:
         return stored.reason, stored.message
