@@ -139,7 +139,7 @@ class SubmittedView:
 @frozen
 class EstimateView:
     """rate_per_hour: of the dearest pool that the ask allows. balance: of the account; available: what of it no hold has
-    set aside, so what affordable is about. reason: why it would not be placed now."""
+    set aside, so what affordable is about; unaffordable: why it is not. reason: why it would not be placed now."""
 
     rate_per_hour: str
     hold: str
@@ -152,6 +152,7 @@ class EstimateView:
     reason: str
     short_by_mib: int
     pools: list[str]
+    unaffordable: str = ""
 
 
 @frozen
@@ -323,12 +324,14 @@ class StatementsView:
 
 @frozen
 class BudgetView:
-    """Of a month in that zone. monthly: the most that may be spent in it, null: no bound. spent: so far."""
+    """Of a month in that zone. monthly: the most that may be spent in it, null: no bound. spent: so far. resets: when the next one
+    begins."""
 
     month: str
     zone: str
     monthly: str | None
     spent: str
+    resets: str | None = None
 
 
 @frozen
