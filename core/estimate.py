@@ -16,6 +16,7 @@ from core.pricing import rate as rate_of
 from core.queue import Closed, Queue, Turn
 from core.quotes import check_fits, quote
 from core.shortage import shortage
+from core.shortfall import shortfall
 from core.turns import reserve_in_turn
 from ports.credits import user_account
 from ports.units import Credits, Instant, Mib, Rate
@@ -26,7 +27,7 @@ from ports.workloads import Ask, BlobRef, Job, JobSpec, Placement, RunId
 class Estimate:
     """rate, hold: of the dearest pool allowed. placed_rate: where it would go now. reason, short_by: why nowhere.
 
-    balance: of the account. available: what of it no hold has set aside.
+    balance: of the account. available: what of it no hold has set aside. unaffordable: why it is not affordable.
 
     Jobs that wait already come first, as they would in the queue.
     """
@@ -41,6 +42,7 @@ class Estimate:
     reason: str
     short_by: Mib
     pools: tuple[str, ...]
+    unaffordable: str = ""
 
 
 def estimate(house: House, caller: Caller, ask: Ask, fleet: Fleet, waiting: Iterable[Job] = ()) -> Estimate:
@@ -56,13 +58,14 @@ def estimate(house: House, caller: Caller, ask: Ask, fleet: Fleet, waiting: Iter
     found = _its_turn(caller, ask, wanted, fleet, waiting, now)
     names = tuple(pool.owners for pool in wanted)
     affordable = available >= given.hold or not given.billed
+    poor = "" if affordable else str(shortfall(account, given.hold, available, now))
     if isinstance(found, NoRoom):
         reason = shortage(fleet, ask, wanted) or found.reason
-        return Estimate(given.rate, given.hold, balance, available, affordable, None, None, reason, found.short_by, names)
+        return Estimate(given.rate, given.hold, balance, available, affordable, None, None, reason, found.short_by, names, poor)
     placed = Rate(0)
     if given.billed:
         placed = rate_of(price(found, fleet, house.tariffs.in_force(now), caller.user))
-    return Estimate(given.rate, given.hold, balance, available, affordable, found, placed, "", Mib(0), names)
+    return Estimate(given.rate, given.hold, balance, available, affordable, found, placed, "", Mib(0), names, poor)
 
 
 def _its_turn(caller: Caller, ask: Ask, wanted: tuple[Pool, ...], fleet: Fleet, waiting: Iterable[Job], now: Instant) -> Placement | NoRoom:

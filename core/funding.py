@@ -7,6 +7,7 @@ scheduler - finishes with the same calls. A refusal is not remembered.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 
 from attrs import evolve
 
@@ -14,9 +15,10 @@ from core.arrears import owe
 from core.house import House
 from core.names import upload_key
 from core.retention import is_output
+from core.shortfall import shortfall
 from ports.blobs import INPUTS, input_key, job_prefix
-from ports.credits import HoldState, user_account
-from ports.errors import CannotAfford, Conflict, Invalid, NotFound, Refused, Unavailable
+from ports.credits import Account, HoldState, user_account
+from ports.errors import CannotAfford, Conflict, Invalid, NotFound, OverBudget, Refused, Unavailable
 from ports.workloads import FUNDED, BlobRef, Condition, ConditionStatus, Job, Phase
 
 
@@ -97,13 +99,10 @@ def _authorise(house: House, job: Job) -> None:
         return
     answer = house.credits.authorise(job.uid, user_account(job.spec.user), job.spec.hold)
     if answer.state is not HoldState.OPEN:
-        raise CannotAfford(
-            f"This needs {answer.need} credits set aside, and {answer.have} are available.",
-            "",
-            "Top up, ask for less VRAM, or wait until running jobs have given their holds back.",
-            answer.need.micro,
-            answer.have.micro,
-        )
+        account: Account | None = None
+        with suppress(Unavailable):  # it was asked for the hold, and has answered: whatever else it says is only to explain that
+            account = house.credits.account(user_account(job.spec.user))
+        raise shortfall(account, answer.need, answer.have, house.clock.now())
 
 
 def _refuse(house: House, job: Job, refusal: Refused) -> Job:
@@ -123,7 +122,7 @@ def _refuse(house: House, job: Job, refusal: Refused) -> Job:
 
 def _refusal(condition: Condition) -> Refused:
     """What was refused earlier, by whoever did not get to say so."""
-    if condition.reason == CannotAfford.__name__:
+    if condition.reason in (CannotAfford.__name__, OverBudget.__name__):
         return CannotAfford(condition.message, "", "Top up, or ask for less.")
     return Invalid(condition.message, "", "Upload what the job names, then submit again.")
 

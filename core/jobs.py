@@ -7,6 +7,7 @@ from attrs import evolve
 from core.callers import Caller
 from core.history import pages, recall
 from core.house import House
+from core.lifecycle import cancel_asked
 from ports.errors import Conflict, NotFound
 from ports.workloads import TERMINAL, Job, JobFilter, Page, Phase
 
@@ -39,6 +40,7 @@ def cancel(house: House, caller: Caller, job_id: str) -> Job:
         if job.status.phase in TERMINAL or job.status.phase is Phase.CLOSING or job.status.cancel is not None:
             return job
         try:
-            return house.workloads.replace(evolve(job, status=evolve(job.status, cancel=house.clock.now())))
+            asked = cancel_asked(job.status, house.clock.now(), by_admin=job.spec.user != caller.user)
+            return house.workloads.replace(evolve(job, status=asked))
         except Conflict:
             continue  # somebody moved it on: look again

@@ -4,6 +4,7 @@ from ports.lifecycle import (
     FREE,
     GIVEN_UP,
     allocated,
+    cancel_asked,
     closed,
     closing,
     ended,
@@ -15,12 +16,14 @@ from ports.lifecycle import (
     setting_up,
     stored,
     verdict,
+    who_cancels,
 )
 
 __all__ = [
     "FREE",
     "GIVEN_UP",
     "allocated",
+    "cancel_asked",
     "closed",
     "closing",
     "ended",
@@ -32,4 +35,5 @@ __all__ = [
     "setting_up",
     "stored",
     "verdict",
+    "who_cancels",
 ]

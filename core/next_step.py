@@ -164,7 +164,7 @@ def _pending(job: Job, now: Instant, terms: Terms) -> Step:
         age = now - job.created_at  # a clock that jumped makes it sooner or later, and harms nothing
         return Fund() if age > terms.funding_bound or age < Span(0) or funded.status is ConditionStatus.FALSE else Wait()
     if job.status.cancel is not None:
-        return CloseUnplaced(Phase.CANCELLED, "Cancelled", "Cancelled by its user before it started.")
+        return CloseUnplaced(Phase.CANCELLED, "Cancelled", f"Cancelled by {lifecycle.who_cancels(job)} before it started.")
     if job.status.holds(LOW_BALANCE):
         return CloseUnplaced(Phase.FAILED, *lifecycle.why_dry(job.status))
     if job.status.attempt > terms.retries:

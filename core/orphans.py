@@ -70,8 +70,7 @@ class Orphans:
         report = node.reports.get(run)
         if report is None:
             if not self._talks.about(node.name, run).absent:
-                self._tell(node.name, Kill(run))
-                return False
+                return self._kill(node.name, run)
             self._lift(node.name, run)
             self.forgotten(node.name, run)
             return True
@@ -85,11 +84,15 @@ class Orphans:
 
     def _end(self, node: Node, run: RunId, report: RunReport) -> bool:
         self._roster.quarantine(run, report.slots)
-        if not self._talks.due(node.name, run, Kill, self._now()):
+        return self._kill(node.name, run)
+
+    def _kill(self, node: str, run: RunId) -> bool:
+        """Also what its agent does not tell of: its answer, that it knows none, bars it there. True if it has a right to be."""
+        if not self._talks.due(node, run, Kill, self._now()):
             return False
         if _is_live(self._fresh(run.workload), run):
             return True
-        self._tell(node.name, Kill(run))
+        self._tell(node, Kill(run))
         return False
 
     def _lift(self, node: str, run: RunId) -> None:

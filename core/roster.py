@@ -46,6 +46,7 @@ class Node:
     reports: dict[RunId, RunReport] = field(factory=dict)
     ran: dict[RunId, Span] = field(factory=dict)
     ran_saved_at: Span = Span(0)
+    inherited: set[RunId] = field(factory=set)  # of whose running times only a record of an earlier term tells
 
     @property
     def name(self) -> str:
@@ -176,6 +177,7 @@ class Roster:
         if node is not None:
             node.reports.pop(run, None)
             node.ran.pop(run, None)
+            node.inherited.discard(run)
 
     def begin(self, run: RunId, names: Iterable[str]) -> None:
         """A run is about to be booked on these nodes: what an ended one of the same name ran there is not its own. Durable when
@@ -258,6 +260,11 @@ class Roster:
         node = self._nodes.get(name)
         return tuple(dict.fromkeys(RunId.parse(each.run) for each in node.record.status.quarantine)) if node is not None else ()
 
+    def inherited(self, name: str) -> tuple[RunId, ...]:
+        """Runs that an earlier term has noted there, and that nobody has told of in this one: they may be gone for long."""
+        node = self._nodes.get(name)
+        return tuple(sorted(node.inherited - node.reports.keys(), key=str)) if node is not None and node.inherited else ()
+
     def save_all(self, now: Span) -> None:
         """Write the records that are not as they should be; running times at most once per `ran_every`, a silence as it grows."""
         for node in self._nodes.values():
@@ -313,11 +320,14 @@ class Roster:
         if changed:
             self._judge(node, node.record.status.reason)
 
-    @staticmethod
-    def _remember_ran(node: Node, stored: NodeRecord) -> None:
+    def _remember_ran(self, node: Node, stored: NodeRecord) -> None:
+        """What this term has written itself it knows better: a run that is forgotten since does not come back by an operator's write."""
+        if stored.status.epoch == self._epoch:
+            return
         for text, span in stored.status.ran.items():
             run = RunId.parse(text)
             node.ran[run] = max(span, node.ran.get(run, Span(0)))
+            node.inherited.add(run)
 
     def _judge(self, node: Node, why: str = "") -> None:
         """State, owner and reason of a node, as they follow from what is known; the ledger follows."""

@@ -20,16 +20,17 @@ from core.each_job import each_job
 from core.exposure import note_cut_short, note_taken
 from core.house import House
 from core.inventory import running_times
+from core.shortfall import RAISE, anew
 from core.usage import TICK, usages
 from ports.budgets import cost, step
 from ports.credits import ISSUE, Charge, ChargeAnswer, ChargeState, user_account
 from ports.errors import Conflict, Unavailable
+from ports.months import Month
 from ports.units import Credits, Instant, Span
 from ports.workloads import BUDGET, LOW_BALANCE, ConditionStatus, Job, JobFilter, JobStatus, Phase, RunState
 
 Why = tuple[str, str]  # reason and message of the end
 BALANCE: Why = ("BalanceExhausted", "Ended because the balance was used up. Top up and submit again.")
-MONTH: Why = ("BudgetExhausted", "Ended because the user's cap of this month was used up. Raise it, or submit again next month (UTC).")
 BATCH = 2_000  # charges in one request
 _HOLDING = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING}))
 _UNSETTLED = JobFilter(phases=frozenset({Phase.ALLOCATED, Phase.RUNNING, Phase.CLOSING}))
@@ -118,7 +119,7 @@ def _charge_all(house: House, ran: Mapping[str, Mapping[str, Span]], unmetered: 
             unmetered.append(error)
         for (charge, job), answer in zip(batch, answers, strict=True):
             counted[answer.state] += 1
-            if why := _dry(job, answer):
+            if why := _dry(job, answer, Month.of(house.clock.now())):
                 dry.setdefault(job.spec.user, why)
             if answer.step and answer.left is not None:
                 months.append(MonthStep(job.spec.user, answer.step, answer.left))
@@ -172,14 +173,20 @@ def budget_told(job: Job, charged: Credits, now: Instant) -> JobStatus | None:
     return job.status.with_condition(BUDGET, ConditionStatus.TRUE, now, reason, message)
 
 
-def _dry(job: Job, answer: ChargeAnswer) -> Why | None:
+def _dry(job: Job, answer: ChargeAnswer, month: Month) -> Why | None:
     """Why its user's work must end now, if it must. What costs nothing needs nothing: only a debt stands against it, as
     against its hold."""
     run = job.status.run
     needed = Credits(1 if run is not None and any(line.rate.numerator for line in run.price.lines) else 0)
     if answer.balance < needed:
         return BALANCE
-    return MONTH if answer.left is not None and answer.left < needed else None
+    return _month_spent(answer, month) if answer.left is not None and answer.left < needed else None
+
+
+def _month_spent(answer: ChargeAnswer, month: Month) -> Why:
+    """A service that is a release older does not say of what there is nothing left."""
+    amount = f" of {answer.cap} credits" if answer.cap is not None else ""
+    return "BudgetExhausted", f"Ended because its user's budget{amount} for {month} is used up; the balance is not. {RAISE}. {anew(month)}"
 
 
 def _flag(house: House, user: str, why: Why) -> int:

@@ -64,6 +64,17 @@ class CannotAfford(Refused):
 
 
 @frozen
+class OverBudget(CannotAfford):
+    """The balance may cover it, what is left of the month's budget does not. month: such as "2026-11". cap, spent: of it, in
+    micro-credits. resets: when it is over, in milliseconds since 1970."""
+
+    month: str = ""
+    cap: int = 0
+    spent: int = 0
+    resets: int = 0
+
+
+@frozen
 class NeverFits(Refused):
     """No GPU that this caller may use could ever hold the ask. `largest` in MiB, 0 if there is none."""
 

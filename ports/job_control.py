@@ -142,7 +142,7 @@ class JobControl:
 
         def flagged(job: Job) -> JobStatus:
             done = job.status.cancel is not None or job.status.phase in TERMINAL
-            return job.status if done else evolve(job.status, cancel=self.now())
+            return job.status if done else lifecycle.cancel_asked(job.status, self.now())
 
         return self._job(job_id, flagged)
 

@@ -12,6 +12,7 @@ from ports.cluster import RunReport
 from ports.tariffs import Price
 from ports.units import Credits, Instant, Span
 from ports.workloads import (
+    CANCEL_REQUESTED,
     CHARGED,
     HOLD_VOIDED,
     LOW_BALANCE,
@@ -79,6 +80,7 @@ def stored(status: JobStatus, report: RunReport, now: Instant) -> JobStatus:
 
 
 RESULT_PENDING = "ResultPending"
+RESULT_LOST = "ResultLost"
 
 
 def result_pending(status: JobStatus, why: str, now: Instant) -> JobStatus:
@@ -88,7 +90,8 @@ def result_pending(status: JobStatus, why: str, now: Instant) -> JobStatus:
 
 
 def nothing_to_store(status: JobStatus, reason: str, now: Instant) -> JobStatus:
-    """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed.
+    """No agent will ever upload anything for it. A result that there was is lost, and so the job has failed; where its node could
+    not keep it, its exit says why.
 
     GIVEN_UP: agents have it, and could not store it for as long as an operator lets them try.
     """
@@ -99,8 +102,9 @@ def nothing_to_store(status: JobStatus, reason: str, now: Instant) -> JobStatus:
     if reason == GIVEN_UP and waited is not None and waited.reason == RESULT_PENDING:
         message = f"It ran, but its result could not be stored in all that time and is given up. {waited.message}"
         return evolve(status, outcome=Phase.FAILED, reason=RESULT_PENDING, message=message)
-    message = "It ran, but its result was lost before it could be stored."
-    return evolve(status, outcome=Phase.FAILED, reason="ResultLost", message=message)
+    how = _run(status).exit
+    message = (how.message if how is not None else "") or "It ran, but its result was lost before it could be stored."
+    return evolve(status, outcome=Phase.FAILED, reason=RESULT_LOST, message=message)
 
 
 def _returned(status: JobStatus) -> bool:
@@ -127,6 +131,24 @@ def in_arrears(status: JobStatus, now: Instant) -> JobStatus:
     return evolve(status, phase=status.outcome or Phase.FAILED)
 
 
+ADMINISTRATOR = "Administrator"
+
+
+def cancel_asked(status: JobStatus, now: Instant, by_admin: bool = False) -> JobStatus:
+    """Its end is wanted. by_admin: by an administrator whose job it is not."""
+    if by_admin:
+        said = "An administrator has asked for its end."
+        status = status.with_condition(CANCEL_REQUESTED, ConditionStatus.TRUE, now, ADMINISTRATOR, said)
+    return evolve(status, cancel=now)
+
+
+def who_cancels(job: Job) -> str:
+    """In words, and by no name."""
+    if job.status.holds(CANCEL_REQUESTED):
+        return "an administrator"
+    return "the deletion of its object" if job.leaving else "its user"
+
+
 def verdict(job: Job, how: Exit, at_large: bool = False) -> tuple[Phase, str, str]:
     """The terminal phase that an exit leads to, its reason and what people are told.
 
@@ -137,7 +159,7 @@ def verdict(job: Job, how: Exit, at_large: bool = False) -> tuple[Phase, str, st
     if how.kind is ExitKind.RETURNED:
         return Phase.COMPLETED, "Returned", ""
     if status.cancel is not None and not at_large:
-        return Phase.CANCELLED, "Cancelled", "Cancelled by its user."
+        return Phase.CANCELLED, "Cancelled", f"Cancelled by {who_cancels(job)}."
     if how.kind is ExitKind.KILLED and status.holds(LOW_BALANCE):
         return Phase.FAILED, *why_dry(status)
     if how.kind is ExitKind.KILLED and _by_cap(job):

@@ -166,6 +166,7 @@ RESULT_STORED = "ResultStored"  # result and logs are in the blob store, or ther
 CHARGED = "Charged"  # the final charge is posted
 HOLD_VOIDED = "HoldVoided"  # the hold is given back
 BUDGET = "Budget"  # True: half of the cap or more is spent; the reason says how much
+CANCEL_REQUESTED = "CancelRequested"  # True: somebody else than its user has asked for its end; the reason says who, and names nobody
 LOW_BALANCE = "LowBalance"  # True: the balance is gone; the next scheduler round ends the workload
 
 # ---------------------------------------------------------------- the job
@@ -246,7 +247,7 @@ class Result:
 @frozen
 class JobStatus:
     """attempt: of the newest run, 0 before the first. waiting: why it is Pending, for people. position: in the
-    queue, from 1. cancel: when the user asked for it. outcome: the terminal phase that closing leads to; reason
+    queue, from 1. cancel: when its end was asked for. outcome: the terminal phase that closing leads to; reason
     and message say why."""
 
     phase: Phase = Phase.PENDING

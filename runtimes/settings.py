@@ -84,6 +84,10 @@ class Settings:
         default=20,
         metadata=_about(read.seconds(1, 600), "Time to finish open requests after SIGTERM; below the pod's own grace."),
     )
+    upload_silence_seconds: int = attrs.field(
+        default=45,
+        metadata=_about(read.seconds(1, 55), "An upload of which nothing comes for so long is given up (408); a slow one goes on."),
+    )
     server_version: str = attrs.field(
         default="0.0.0",
         metadata=_about(read.version(), "Version that clients are compared with: another major is refused (426)."),

@@ -14,18 +14,21 @@ from gridweave_agent import protocol
 from gridweave_agent.protocol import Exit
 
 _MESSAGE, _TRACEBACK = 8_192, 65_536
+_NOT_YOURS = "This is no fault of the function: submit it again. Whoever runs the cluster has to look after that disk."
 
 
 @dataclass(frozen=True)
 class Seen:
     """status: raw wait status of the user's process, None if it was never collected. killed: why we ended it, "" if
-    we did not. complete: "R" or "X" of a whole result. failure: why that was not kept. oom: the kernel's counter rose."""
+    we did not. complete: "R" or "X" of a whole result. failure: why that was not kept. lost: why this node could not keep it.
+    oom: the kernel's counter rose."""
 
     started: bool
     status: int | None
     killed: str = ""
     complete: str = ""
     failure: str = ""
+    lost: str = ""
     note: dict[str, object] = field(default_factory=dict)
     oom: bool = False
     log_tail: str = ""
@@ -37,6 +40,8 @@ def classify(seen: Seen) -> Exit:
         return _never_ran(seen)
     if seen.complete and seen.failure:
         return Exit(protocol.RAISED, message=f"The function ended, but {seen.failure}.", log_tail=tail)
+    if seen.complete == "R" and seen.lost:
+        return Exit(protocol.RETURNED, message=f"The function returned, but its result is lost: {seen.lost}. {_NOT_YOURS}", log_tail=tail)
     if seen.complete == "R":
         return Exit(protocol.RETURNED, code=0)
     if seen.complete == "X":

@@ -6,6 +6,7 @@ the whole value, or the whole exception; Z: it was not, drop it. Constant memory
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -29,13 +30,14 @@ class FrameReader:
     """The supervisor's end: feed it bytes as they come, in pieces of any size.
 
     The result goes to `path` while it comes, and counts only once it is whole. ready: it waits for go.
-    complete: "", "R" or "X". note: what the process said of its outcome. failure: why a whole result could not be kept.
+    complete: "", "R" or "X". note: what the process said of its outcome. failure: why a whole result is not kept. lost: why
+    it could not be, although nothing is wrong with it.
     """
 
     def __init__(self, path: str, cap: int) -> None:
         self.ready = False
         self.complete = ""
-        self.failure = ""
+        self.failure = self.lost = ""
         self.size = 0
         self.note: dict[str, object] = {}
         self._digest = hashlib.sha256()
@@ -48,6 +50,11 @@ class FrameReader:
     @property
     def sha256(self) -> str:
         return self._digest.hexdigest()
+
+    @property
+    def kept(self) -> bool:
+        """Whether a whole result is on the disk."""
+        return bool(self.complete) and not self.failure and not self.lost
 
     def feed(self, data: bytes) -> None:
         view = memoryview(data)
@@ -74,7 +81,7 @@ class FrameReader:
                 os.fsync(self._file)
             os.close(self._file)
             self._file = -1
-        if not self.complete or self.failure:
+        if not self.kept:
             with suppress(FileNotFoundError):
                 os.unlink(self._path)
 
@@ -86,7 +93,7 @@ class FrameReader:
 
     def _store(self, piece: memoryview) -> None:
         self.size += len(piece)
-        if self.failure:
+        if self.failure or self.lost:
             return
         if self.size > self._cap:
             self.failure = f"the result is larger than the {self._cap} bytes that are kept"
@@ -98,7 +105,8 @@ class FrameReader:
             while piece:
                 piece = piece[os.write(self._file, piece) :]
         except OSError as error:
-            self.failure = f"the result could not be kept on the node's disk: {error.strerror}"
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            self.lost = f"the disk of its node {'is full' if full else 'did not take it'} ({error.strerror})"
 
     def _end(self, kind: bytes) -> None:
         if kind == READY:
@@ -110,7 +118,7 @@ class FrameReader:
             self._note.clear()
         elif kind == DROP:
             self._digest = hashlib.sha256()
-            self.size, self.failure = 0, ""
+            self.size, self.failure, self.lost = 0, "", ""
             if self._file >= 0:
                 os.ftruncate(self._file, 0)
                 os.lseek(self._file, 0, os.SEEK_SET)

@@ -235,7 +235,7 @@ class Watch:
         with suppress(OSError):
             os.unlink(f"{self._run.path}/reserve")
         result = None
-        if self._frames.complete and not self._frames.failure:
+        if self._frames.kept:
             result = Result(self._frames.size, self._frames.sha256, self._frames.complete == "X")
         self._record(
             {
@@ -277,6 +277,7 @@ class Watch:
                 killed=self._killed,
                 complete=self._frames.complete,
                 failure=self._frames.failure,
+                lost=self._frames.lost,
                 note=self._frames.note,
                 oom=oom.kills() > self._oom_before,
                 log_tail=ending.tail(self._run.log),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import structlog
 
 from ports.cluster import Answer, Command
+from ports.lifecycle import RESULT_LOST
 from ports.workloads import CHARGED, TERMINAL, ConditionStatus, ExitKind, Job
 
 log = structlog.get_logger("gridweave.jobs")
@@ -23,7 +24,7 @@ def note_end(job: Job) -> None:
     how = str(run.exit.kind) if run is not None and run.exit is not None else ""
     ran = run.ran.ms if run is not None else 0
     facts = {**about, "reason": status.reason, "exit": how, "ran_ms": ran, "charged": str(status.charged)}
-    if how == ExitKind.RUNNER_LOST:
+    if how == ExitKind.RUNNER_LOST or status.reason == RESULT_LOST:  # both say it in our own words
         nodes = sorted({slot.node for slot in run.placement}) if run is not None else []
         log.warning("lost", **facts, nodes=nodes, why=status.message)
     else:

@@ -15,7 +15,7 @@ from runtimes.demo_fleet import demo_nodes
 from runtimes.http.services import Permit, Services
 from runtimes.http.tails import AgentTails
 from runtimes.http.watch import Watch
-from runtimes.settings import Scheduler, Settings
+from runtimes.settings import Blobs, Scheduler, Settings
 from runtimes.wiring import Wired, wire
 
 
@@ -40,6 +40,7 @@ def gateway_services(settings: Settings, url: str) -> Services:
         not_ready=partial(_not_ready, wired, watch, _demo_names(settings)),
         versions={"ray": _installed("ray")},
         rounds=host.rounds if host is not None else tuple,
+        spool=settings.state_dir.absolute() if settings.blobs is Blobs.FOLDER else None,  # the disk that is to hold it anyway
         on_start=host.start if host is not None else _nothing,
         on_stop=stop,
     )

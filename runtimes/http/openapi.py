@@ -76,6 +76,7 @@ def _content(answer: Answer) -> dict[str, Any]:
 
 def _refusals(each: Operation) -> dict[str, Any]:
     statuses = (() if each.open else _CLIENT_ERRORS) + each.refusals + ((400,) if each.open and each.refusals else ())
+    statuses += (408,) if 413 in each.refusals else ()  # whoever may send too much may also send nothing
     titles = {kind.status: kind.title for kind in reversed(problems.TABLE.values())}
     content = {problems.MEDIA_TYPE: {"schema": _ref(views.Problem)}}
     return {str(status): {"description": titles.get(status, "Refused"), "content": content} for status in sorted(set(statuses))}

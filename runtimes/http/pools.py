@@ -79,8 +79,9 @@ class Pool:
 
 
 class Pools:
-    """store: reads of workloads and records. writes: use cases that touch several ports. uploads: threads that wait for their clients,
-    so they have a pool of their own. searches: what takes a processor's time, not a dependency's. The others by their port."""
+    """store: reads of workloads and records. writes: use cases that touch several ports. uploads: what has arrived of bodies is
+    written, and no thread waits for a client; they would be in the way of reads. searches: what takes a processor's time, not a
+    dependency's. The others by their port."""
 
     def __init__(self) -> None:
         self.store = Pool("the workload store", 12, 10)

@@ -18,8 +18,9 @@ import structlog
 from attrs import frozen
 
 from ports import errors
-from ports.units import Credits
+from ports.units import Credits, Instant
 from runtimes.http import refusals
+from runtimes.http.bodies import views
 
 log = structlog.get_logger("gridweave.http")
 
@@ -40,6 +41,12 @@ def _money(error: errors.CannotAfford | errors.Exposed) -> dict[str, Any]:
     return {"need": str(Credits(error.need)), "have": str(Credits(error.have))}
 
 
+def _budget(error: errors.OverBudget) -> dict[str, Any]:
+    ends = views.instant(Instant(error.resets))
+    said = {"month": error.month, "monthly": str(Credits(error.cap)), "spent": str(Credits(error.spent)), "resets": ends}
+    return {**_money(error), "budget": said}
+
+
 def _versions(error: Any) -> dict[str, Any]:
     return {"client": error.client, "cluster": error.cluster}
 
@@ -50,6 +57,7 @@ def _ended(error: refusals.NoResult) -> dict[str, Any]:
 
 TABLE: dict[type[errors.GridweaveError], Kind] = {
     refusals.TooLarge: Kind(413, "too-large", "The body is too large", lambda error: {"limit": error.limit}),
+    refusals.TooSilent: Kind(408, "too-silent", "The body did not arrive"),
     refusals.WrongContentType: Kind(415, "wrong-content-type", "The content type is not supported"),
     refusals.MethodNotAllowed: Kind(
         405, "method-not-allowed", "The method is not allowed here", lambda error: {"allow": list(error.allow)}
@@ -64,6 +72,7 @@ TABLE: dict[type[errors.GridweaveError], Kind] = {
     errors.NotFound: Kind(404, "not-found", "Not found"),
     errors.Forbidden: Kind(403, "forbidden", "This is not allowed to whoever asks"),
     errors.CannotAfford: Kind(402, "cannot-afford", "The balance does not cover it", _money),
+    errors.OverBudget: Kind(402, "cannot-afford", "The month's budget does not cover it", _budget),
     errors.NeverFits: Kind(422, "never-fits", "No GPU could ever hold it", lambda error: {"largest_mib": error.largest}),
     errors.VersionMismatch: Kind(409, "version-mismatch", "Versions of client and cluster differ", _versions),
     errors.Outdated: Kind(412, "outdated", "Somebody else has changed it meanwhile", lambda error: {"newest": error.newest}),
@@ -100,6 +109,8 @@ def headers_of(error: errors.GridweaveError) -> dict[str, str]:
         return {"Retry-After": str(error.retry_after_s)}
     if isinstance(error, errors.Conflict):
         return {"Retry-After": "1"}
+    if isinstance(error, refusals.TooSilent):
+        return {"Connection": "close"}  # what comes late would be read as the next request
     if isinstance(error, refusals.MethodNotAllowed):
         return {"Allow": ", ".join(error.allow)}
     if isinstance(error, refusals.Unauthenticated):

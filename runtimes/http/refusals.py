@@ -17,6 +17,11 @@ class TooLarge(Refused):
 
 
 @frozen
+class TooSilent(Refused):
+    """Of the body nothing has come for too long."""
+
+
+@frozen
 class WrongContentType(Refused):
     """The body is of a type or encoding that this route does not read."""
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import falcon.asgi
 
 from ports.errors import Unavailable
 from runtimes.http.edge import gone
 from runtimes.http.pools import Pool
-from runtimes.http.refusals import TooLarge, WrongContentType
+from runtimes.http.refusals import TooLarge, TooSilent, WrongContentType
+from runtimes.http.spool import Spool
 
 T = TypeVar("T")
-BLOCK = 256 * 1024
-_AHEAD = 4  # blocks that may wait between loop and thread
-_STALL_S = 60.0  # a client that sends nothing for so long is given up
+BLOCK = 256 * 1024  # bytes of a body in memory, at most; what is more waits on the disk
+SILENCE_S = 45.0  # a client that sends nothing for so long is given up; the server itself gives it up after a minute
+_WRITE_S = 60.0  # for one block to the gateway's own disk
 
 
 async def json_body(req: falcon.asgi.Request, limit: int) -> bytes:
@@ -39,19 +41,33 @@ def check_encoding(req: falcon.asgi.Request) -> None:
         raise WrongContentType(f"The body is encoded as {encoding[:60]!r}.", "Content-Encoding", "Send it plain.", encoding[:60])
 
 
-async def blocks(req: falcon.asgi.Request, limit: int) -> AsyncIterator[bytes]:
-    """The body as it arrives. Raises TooLarge at the first byte too many, and Unavailable if the client goes away."""
+async def blocks(req: falcon.asgi.Request, limit: int, silence_s: float = SILENCE_S) -> AsyncIterator[bytes]:
+    """The body as it arrives, however slowly. Raises TooLarge at the first byte too many, TooSilent if for `silence_s` nothing
+    comes, and Unavailable if the client goes away."""
     length = req.content_length
     if length is not None and length > limit:
         raise too_large(limit, length)
     seen = 0
-    async for block in req.stream:
+    arriving = aiter(req.stream)
+    while (block := await _next(arriving, silence_s, seen)) is not None:
         seen += len(block)
         if seen > limit:
             raise too_large(limit, seen)
         yield block
     if gone(req) or (length is not None and seen < length):
         raise Unavailable("the client", "it went away before its body was complete")
+
+
+async def _next(arriving: AsyncIterator[bytes], silence_s: float, seen: int) -> bytes | None:
+    """None at the end. What is done with a block does not count as the client's silence."""
+    try:
+        async with asyncio.timeout(silence_s):
+            return await anext(arriving, None)
+    except TimeoutError:
+        message = f"No more of the body came for {silence_s:g} seconds, after {seen} bytes; nothing of it was kept."
+        raise TooSilent(
+            message, "body", f"Send it again. It may take as long as it likes, with no pause of {silence_s:g} seconds."
+        ) from None
 
 
 def too_large(limit: int, seen: int) -> TooLarge:
@@ -76,48 +92,24 @@ class Hashing:
         return self._sha256.hexdigest()
 
 
-async def feed(source: AsyncIterator[bytes], pool: Pool, take: Callable[[Iterator[bytes]], T], deadline_s: float) -> T:
-    """Run `take` in a thread on the blocks of `source`. If the source fails, so does the iterator that `take` reads."""
-    loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue(_AHEAD)
+async def feed(source: AsyncIterator[bytes], pool: Pool, take: Callable[[Iterator[bytes]], T], spool: Path | None = None) -> T:
+    """Run `take` in a thread on the blocks of `source` once they are all here; if the source fails, it is not called.
 
-    def arriving() -> Iterator[bytes]:
-        while True:
-            item = asyncio.run_coroutine_threadsafe(queue.get(), loop).result(_STALL_S)
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    pump = asyncio.ensure_future(_pump(source, queue))
-    try:
-        return await pool.run(take, arriving(), deadline_s=deadline_s)
-    finally:
-        pump.cancel()
-        _unblock(queue)
+    The client is waited for on the event loop. A thread is taken only to write what has arrived, so that any number of slow or
+    silent clients hold none; and while it writes, nothing more is read. spool: the folder in which a large body waits, the
+    system's own by default.
+    """
+    waiting, held = Spool(spool), bytearray()
+    async for block in source:
+        held += block
+        while len(held) >= BLOCK:
+            await pool.run(waiting.write, bytes(held[:BLOCK]), deadline_s=_WRITE_S)
+            del held[:BLOCK]
+    return await pool.run(_taken, take, waiting, bytes(held))
 
 
-async def _pump(source: AsyncIterator[bytes], queue: asyncio.Queue[Any]) -> None:
-    held = bytearray()
-    try:
-        async for block in source:
-            held += block
-            while len(held) >= BLOCK:
-                await queue.put(bytes(held[:BLOCK]))
-                del held[:BLOCK]
-        if held:
-            await queue.put(bytes(held))
-        await queue.put(None)
-    except Exception as error:
-        await queue.put(error)
-
-
-def _unblock(queue: asyncio.Queue[Any]) -> None:
-    """A thread that still waits for blocks gets an error instead."""
-    while not queue.empty():
-        queue.get_nowait()
-    queue.put_nowait(Unavailable("the client", "the request was given up"))
+def _taken(take: Callable[[Iterator[bytes]], T], waiting: Spool, last: bytes) -> T:
+    return take(waiting.blocks(last))
 
 
 async def drain(pool: Pool, data: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -81,7 +81,7 @@ class JobFailed(GridweaveError):
 
 
 class Cancelled(GridweaveError):
-    """The job was cancelled, by its user or because its credits were gone; `reason` says which."""
+    """The job was cancelled, by its user or an administrator: its message says by whom."""
 
     def __init__(self, message: str, *, job_id: str = "", reason: str = "") -> None:
         super().__init__(message)

@@ -14,7 +14,8 @@ class Estimate:
 
     rate_per_hour: of the dearest hardware that the ask allows; placed_rate_per_hour: of the place it would get now.
     hold: set aside at submit. balance: of the account; available: what of it no hold has set aside, None if the gateway
-    does not say. placement: that place. reason: why there is none now. short_by_mib: the VRAM missing for one.
+    does not say; unaffordable: why that does not cover the hold. placement: that place. reason: why there is none now.
+    short_by_mib: the VRAM missing for one.
     """
 
     rate_per_hour: Decimal
@@ -28,6 +29,7 @@ class Estimate:
     reason: str
     short_by_mib: int
     pools: tuple[str, ...]
+    unaffordable: str
     raw: Mapping[str, Any] = field(repr=False)
 
     @staticmethod
@@ -45,6 +47,7 @@ class Estimate:
             reason=facts.get("reason") or "",
             short_by_mib=int(facts.get("short_by_mib") or 0),
             pools=tuple(facts.get("pools") or ()),
+            unaffordable=facts.get("unaffordable") or "",
             raw=facts,
         )
 

@@ -105,7 +105,7 @@ def _note(error: BaseException, text: str) -> None:
         return
 
 
-_MONEY = ("BudgetExhausted", "BalanceExhausted")  # why it was ended then says more than how its process was
+_TELLING = ("BudgetExhausted", "BalanceExhausted", "ResultLost", "ResultPending")  # why it is so says more than how its process ended
 
 
 def failure(refused: Refused, job_id: str, log_shown: bool = False) -> GridweaveError:
@@ -115,7 +115,7 @@ def failure(refused: Refused, job_id: str, log_shown: bool = False) -> Gridweave
     ended = facts.get("exit") or {}
     if facts.get("phase") == "Cancelled":
         return Cancelled(f"Job {job_id} was cancelled{f': {message}' if message else '.'}", job_id=job_id, reason=reason)
-    what = (message if reason in _MONEY else "") or _in_words(ended) or message or reason or refused.message
+    what = (message if reason in _TELLING else "") or _in_words(ended) or message or reason or refused.message
     error = JobFailed(f"Job {job_id} failed: {what}", job_id=job_id, reason=reason, exit=ended)
     if error.traceback:
         error.add_note(f"Remote traceback:\n{error.traceback.rstrip()}")

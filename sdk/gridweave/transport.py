@@ -1,7 +1,7 @@
 """HTTP to the gateway: retries, deadlines, and problems turned into our errors.
 
-Every request here is safe to repeat (submits carry an idempotency key), so a broken connection, 429 and 502-504 are asked
-again with growing pauses, or after the pause that the answer names, until `retry_for` seconds have passed.
+Every request here is safe to repeat (submits carry an idempotency key), so a broken connection, 408, 429 and 502-504 are
+asked again with growing pauses, or after the pause that the answer names, until `retry_for` seconds have passed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gridweave.answers import checked, unavailable
 from gridweave.errors import Refused, Unavailable
 from gridweave.version import __version__
 
-_AGAIN = frozenset({429, 502, 503, 504})
+_AGAIN = frozenset({408, 429, 502, 503, 504})
 _LONGEST_PAUSE = 15.0
 _FIRST = 5.0  # seconds; where nothing ever answered the address is wrong, or the gateway was not started
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})

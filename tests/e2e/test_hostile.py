@@ -281,14 +281,16 @@ def test_a_result_that_takes_a_minute_to_pickle_is_a_result(rig: Rig) -> None:
 
 
 def test_a_disk_that_is_full_loses_log_and_result_and_says_so(rig: Rig) -> None:
-    """The run itself goes on, ends in order, and its user knows what is missing."""
+    """The run itself goes on, ends in order, and its user knows what is missing, and that it is no fault of his."""
     user = rig.user()
     job = user.spawn(says_and_returns_much, 4, **WHERE)
     assert b"ready" == next(iter(job.log_bytes(follow=True))).strip()
     resource.prlimit(machine.supervisor(rig, SMALL, f"{job.id}/1"), resource.RLIMIT_FSIZE, (MIB, MIB))
     status = ended(rig, user, job)
-    assert ("Failed", "Raised") == (status["phase"], status["reason"]), status
-    assert "The function ended, but" in status["message"]
+    assert ("Failed", "ResultLost") == (status["phase"], status["reason"]), status
+    assert "its result is lost: the disk of its node did not take it (File too large)" in status["message"]
+    with pytest.raises(gw.JobFailed, match="This is no fault of the function: submit it again"):
+        job.result(timeout=60)
     assert b"ready\n" == user.log(job)[:6]
 
 

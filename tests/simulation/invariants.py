@@ -250,6 +250,8 @@ def check_at_rest(world: World) -> None:
     demand(not process.scheduler.ledger.quarantined(), f"quarantined for nothing: {process.scheduler.ledger.quarantined()}")
     for record in world.records.list():
         demand(not record.status.quarantine, f"{record.name} keeps in quarantine {record.status.quarantine}")
+    for node in process.scheduler.roster.all():
+        demand(not node.ran, f"{node.name} tells of {list(map(str, node.ran))}, which no workload holds")
     for machine in world.machines.values():
         demand(not machine.runs, f"{machine.name} was not told to forget {list(machine.runs)}")
     open_holds = [key for key, hold in world.money._holds.items() if hold.open]

@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 
 from core.charges import cost
 from core.inventory import Fleet
+from core.lifecycle import who_cancels
 from core.waiting import waiting
 from ports.errors import NotFound
 from ports.tariffs import Price
@@ -138,7 +139,7 @@ class SubmittedView:
 @frozen
 class EstimateView:
     """rate_per_hour: of the dearest pool that the ask allows. balance: of the account; available: what of it no hold has
-    set aside, so what affordable is about. reason: why it would not be placed now."""
+    set aside, so what affordable is about; unaffordable: why it is not. reason: why it would not be placed now."""
 
     rate_per_hour: str
     hold: str
@@ -151,6 +152,7 @@ class EstimateView:
     reason: str
     short_by_mib: int
     pools: list[str]
+    unaffordable: str = ""
 
 
 @frozen
@@ -322,12 +324,14 @@ class StatementsView:
 
 @frozen
 class BudgetView:
-    """Of a month in that zone. monthly: the most that may be spent in it, null: no bound. spent: so far."""
+    """Of a month in that zone. monthly: the most that may be spent in it, null: no bound. spent: so far. resets: when the next one
+    begins."""
 
     month: str
     zone: str
     monthly: str | None
     spent: str
+    resets: str | None = None
 
 
 @frozen
@@ -535,7 +539,7 @@ def verdict(job: Job) -> tuple[str, str]:
     """Reason and message: of the end, or of what will lead to it."""
     status = job.status
     if status.cancel is not None and status.phase in (Phase.PENDING, Phase.ALLOCATED, Phase.RUNNING):
-        return "Cancelling", "Its user has asked for its end; it is Cancelled when all of its processes are gone."
+        return "Cancelling", f"Its end was asked for by {who_cancels(job)}; it is Cancelled when all of its processes are gone."
     stored = status.condition(RESULT_STORED)
     if status.phase is Phase.CLOSING and stored is not None and stored.status is ConditionStatus.FALSE:
         return stored.reason, stored.message

@@ -15,8 +15,6 @@ from runtimes.http import ranges, transfers
 from runtimes.http.bodies import views
 from runtimes.http.services import Permit, Services
 
-_PUT_S = 3600.0  # for a slow client and 512 MiB; a stalled one is given up much earlier
-
 
 @frozen
 class Stored:
@@ -39,8 +37,8 @@ class Blobs:
         def put(data: Iterator[bytes]) -> BlobInfo:
             return self.services.house.blobs.put(permit.key, _verified(hashing, data, permit.key))
 
-        source = transfers.blocks(req, permit.max_size)
-        await transfers.feed(source, self.services.pools.uploads, put, _PUT_S)
+        source = transfers.blocks(req, permit.max_size, self.services.settings.upload_silence_seconds)
+        await transfers.feed(source, self.services.pools.uploads, put, self.services.spool)
         resp.status = falcon.HTTP_201
         resp.data = views.encode(Stored(hashing.size, hashing.sha256))
 

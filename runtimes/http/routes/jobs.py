@@ -102,6 +102,7 @@ class Estimate:
                 reason=given.reason,
                 short_by_mib=given.short_by.n,
                 pools=list(given.pools),
+                unaffordable=given.unaffordable,
             )
         )
 

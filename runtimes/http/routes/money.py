@@ -45,7 +45,8 @@ class Account:
     def _view(self, caller: Caller, of: ports_credits.Account) -> views.AccountView:
         plan, money = caller.narrowed(of.plan).plan.value, (str(of.balance), str(of.held), str(of.available))
         month = Month.of(self.services.house.clock.now())
-        budget = views.BudgetView(str(month), ZONE, str(of.cap) if of.cap is not None else None, str(of.spent))
+        cap = str(of.cap) if of.cap is not None else None
+        budget = views.BudgetView(str(month), ZONE, cap, str(of.spent), views.instant(month.end))
         return views.AccountView(caller.user, plan, *money, self.services.house.terms.credits_enabled, budget)
 
 

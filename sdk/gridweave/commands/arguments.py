@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from gridweave.errors import Refused
@@ -22,28 +23,62 @@ def literal(text: str) -> Any:
 
 
 def arguments(function: Callable[..., Any], words: Iterable[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional arguments, then name=value for names that the function takes. Raises Refused if it cannot be called so."""
+    """Positional arguments, then name=value for names that the function takes. Raises Refused if it cannot be called so.
+
+    A name that it does not take is one that was mistyped if it is much like one that it does take, comes among the named ones, or the
+    call would fail; else the word is text with an = in it.
+    """
     names, any_name = _parameters(function)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    unknown: list[re.Match[str]] = []
     for word in words:
         found = _NAMED.fullmatch(word)
         if found and (found[1] in names or any_name):
+            if found[1] in given:
+                raise _twice(found[1], given[found[1]], found[2])
+            given[found[1]] = found[2]
             kwargs[found[1]] = literal(found[2])
+        elif found and names and (kwargs or get_close_matches(found[1], names)):
+            raise _unknown(function, names, found)
         elif kwargs:
             raise _refuse(f"{word!r} comes after {next(reversed(kwargs))}=…", word, "Give positional arguments first.")
         else:
+            unknown += [found] if found else []
             args.append(literal(word))
+    if unknown and names and not _takes(function, args, kwargs):
+        raise _unknown(function, names, unknown[0])
     return tuple(args), kwargs
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[set[str], bool]:
-    """The names that may be given, and whether any other may."""
+def _takes(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _twice(name: str, first: str, second: str) -> Refused:
+    return _refuse(f"{name} is given twice: {first} and {second}", f"{name}={second}", "Give it once.")
+
+
+def _unknown(function: Callable[..., Any], names: list[str], found: re.Match[str]) -> Refused:
+    name, value = found.groups()
+    near = get_close_matches(name, names, n=1)
+    meant = f"Did you mean {near[0]}={value}? " if near else ""
+    message = f"{function.__name__}() has no argument {name!r}; it takes {', '.join(names)}"
+    return _refuse(message, found[0], f"{meant}Text that has an = in it is written as a string of Python: \"'{found[0]}'\".")
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
+    """The names that may be given, in their order, and whether any other may."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return set(), False
-    named = {each.name for each in found if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+        return [], False
+    named = [each.name for each in found if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     return named, any(each.kind is each.VAR_KEYWORD for each in found)
 
 

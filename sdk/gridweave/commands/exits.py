@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gridweave.commands.output import Unheard
+from gridweave.commands.output import TimeIsUp, Unheard
 from gridweave.errors import Cancelled, GridweaveError, JobFailed, NotFound, Refused, Unavailable
 
 OK, FAILED, REFUSED, UNAVAILABLE, CANCELLED, NOT_FOUND = range(6)
-FAULT, UNWRITABLE, INTERRUPTED, READER_GONE = 70, 74, 130, 141
+FAULT, UNWRITABLE, TIME_IS_UP, INTERRUPTED, READER_GONE = 70, 74, 124, 130, 141
 WORDS = (
     "Exit codes: 0 ok, 1 the job failed, 2 usage or refused, 3 unavailable, 4 cancelled, 5 not found, 70 a fault of gridweave, "
-    "74 the output cannot be written, 130 interrupted, 141 the reader of a log went away while its job ran; at 74, 130 and 141 "
-    "the job that was followed by submit is cancelled."
+    "74 the output cannot be written, 124 the time of result --timeout is up (the job goes on), 130 interrupted, 141 the reader of a "
+    "log went away while its job ran; at 74, 130 and 141 the job that was followed by submit is cancelled."
 )
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (NotFound, NOT_FOUND),
@@ -18,6 +18,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (Unavailable, UNAVAILABLE),
     (JobFailed, FAILED),
     (Cancelled, CANCELLED),
+    (TimeIsUp, TIME_IS_UP),
 )
 
 

@@ -120,7 +120,7 @@ def estimate(target: Path | None = None, /, *, hardware: Hardware = HARDWARE, co
             "held at submit": f"{found.hold} credits",
             "balance": f"{found.balance} credits" if found.balance is not None else "",
             "available": f"{found.available} credits" if found.available is not None else "",
-            "affordable": "yes" if found.affordable else "no",
+            "affordable": "yes" if found.affordable else f"no: {found.unaffordable}" if found.unaffordable else "no",
             "placed now": "yes" if found.placeable_now else f"no: {found.reason}{missing}",
             "where": place(found.placement),
             "rate there": f"{found.placed_rate_per_hour} credits per hour" if found.placed_rate_per_hour is not None else "",

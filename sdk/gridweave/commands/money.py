@@ -68,12 +68,23 @@ def bill(
 
 
 def _money(account: Mapping[str, Any]) -> dict[str, str]:
-    """What the account has, what of it is set aside for unfinished jobs, and what is left for new ones."""
+    """What the account has, what of it is set aside for unfinished jobs, and what is left for new ones; and the month's budget, if there
+    is one: that it is used up is no want of money."""
     if not account.get("balance"):
         return {}
     held = account.get("held") or "0.000000"
     available = account.get("available") or f"{Decimal(account['balance']) - Decimal(held):.6f}"
-    return {"balance": f"{account['balance']} credits", "held": f"{held} credits", "available": f"{available} credits"}
+    bounded = " (what the budget leaves)" if Decimal(available) < Decimal(account["balance"]) - Decimal(held) else ""
+    said = {"balance": f"{account['balance']} credits", "held": f"{held} credits", "available": f"{available} credits{bounded}"}
+    return said | _budget(account.get("budget") or {})
+
+
+def _budget(of: Mapping[str, Any]) -> dict[str, str]:
+    if of.get("monthly") is None:
+        return {}
+    begins = f"; a new one begins on {str(of['resets'])[:10]} {of.get('zone')}" if of.get("resets") else ""
+    said = f"{of['monthly']} credits, {of.get('spent')} spent{begins}; raise it by PUT /v1/account/budget"
+    return {f"budget of {of.get('month')}": said}
 
 
 def _entries(client: Client) -> list[dict[str, Any]]:

@@ -36,6 +36,14 @@ class Unheard(GridweaveError):  # noqa: N818 - as its family's other names
         self.gone = gone
 
 
+class TimeIsUp(GridweaveError):  # noqa: N818 - as its family's other names
+    """What was waited for did not come within the time that was given; 124 is what timeout(1) exits with then."""
+
+    def __init__(self, message: str, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
 def unheard(error: OSError, consequence: str = "") -> Unheard:
     """From what writing raised. consequence: a sentence without its stop."""
     gone = isinstance(error, BrokenPipeError)
@@ -118,6 +126,8 @@ def error_facts(error: BaseException, job_id: str = "") -> dict[str, Any]:
         return {**common, **own, "id": concerned, **error.facts}
     if isinstance(error, (JobFailed, Cancelled)):
         common |= {"id": error.job_id, "reason": error.reason}
+    if isinstance(error, TimeIsUp):
+        common |= {"kind": "timeout", "id": error.job_id}
     if isinstance(error, JobFailed):
         common |= {"exit": error.kind, "code": error.code, "signal": error.signal, "log_tail": error.log_tail}
     return common

@@ -16,9 +16,9 @@ from gridweave.client import Client
 from gridweave.commands.ids import JobId, full_id
 from gridweave.commands.options import COMMON, Common
 from gridweave.commands.outcomes import show_outcome
-from gridweave.commands.output import Output
+from gridweave.commands.output import Output, TimeIsUp
 from gridweave.downloads import Download
-from gridweave.errors import Refused, Unavailable
+from gridweave.errors import Refused
 from gridweave.jobs import TERMINAL, Job
 from gridweave.lines import Line
 from gridweave.outcomes import failure
@@ -43,7 +43,7 @@ def result(
     output_file
         Write the stored result there as it is: a pickle, for pickle.load. Of a job that raised nothing is written.
     timeout
-        Seconds to wait for its end; for ever if not given.
+        Seconds to wait for its end, for ever if not given. When they are over the exit code is 124, and the job goes on.
     """
     output, client = common.output(), common.client()
     job = Job(full_id(client, id), client)
@@ -54,7 +54,7 @@ def result(
             return _save(client, output, job, output_file, timeout)
         return show_outcome(client, output, job, timeout)
     except TimeoutError as error:
-        raise Unavailable(f"Job {job.id} has not ended within {timeout} s.") from error
+        raise TimeIsUp(f"Job {job.id} has not ended within {timeout:g} s; it goes on.", job.id) from error
 
 
 def _say_what_it_waits_for(output: Output, facts: Mapping[str, Any], timeout: float | None) -> None:
@@ -63,8 +63,9 @@ def _say_what_it_waits_for(output: Output, facts: Mapping[str, Any], timeout: fl
     if phase in TERMINAL:
         return
     now = in_words(State(phase, str(facts.get("waiting") or ""), int(facts.get("position") or 0), str(facts.get("setup") or "")))
+    what = phase if now == phase.lower() else f"{phase} ({now})"
     bound = "" if timeout is None else f" for at most {timeout:g} s"
-    output.remark(f"Job {facts['id']} is {phase} ({now}); waiting{bound} for its end. Ctrl-C stops the wait, not the job.")
+    output.remark(f"Job {facts['id']} is {what}; waiting{bound} for its end. Ctrl-C stops the wait, not the job.")
 
 
 def _save(client: Client, output: Output, job: Job, target: Path, timeout: float | None) -> int:

@@ -99,6 +99,25 @@ def test_a_result_over_the_limit_is_refused_in_words(make_node: Any) -> None:
     assert "larger than 100000 bytes" in report["exit"]["message"]
 
 
+@pytest.mark.parametrize(("code", "kind"), [("return bytes(200_000)", "Returned"), ("raise ValueError('a user')", "Raised")])
+def test_a_node_whose_disk_is_full_blames_itself_and_not_the_function(node: Node, tmp_path: Path, code: str, kind: str) -> None:
+    """Who is told that his function raised looks for a fault that is not there; and one that did raise has its own words."""
+    go = tmp_path / "go"
+    wait = f"def wait():\n    import os, time\n    while not os.path.exists({str(go)!r}):\n        time.sleep(0.01)\n    {code}"
+    run = node.launch(script(wait)["wait"])
+    os.symlink("/dev/full", node.folder_of(run) / "result")
+    go.touch()
+    report = node.gone(run)
+    assert (kind, None, True) == (report["exit"]["kind"], report["result"], report["started"])
+    if kind == "Returned":
+        assert "its result is lost: the disk of its node is full (No space left on device)" in report["exit"]["message"]
+        assert "no fault of the function: submit it again" in report["exit"]["message"]
+    else:
+        assert "ValueError: a user" == report["exit"]["message"]
+        assert "in wait" in report["exit"]["traceback"]
+    assert os.path.exists("/dev/full")
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "number"),
     [("import sys; sys.exit(3)", "Exited", 3), ("import sys; sys.exit('why')", "Exited", 1), ("import os; os._exit(0)", "Exited", 0)],

@@ -15,6 +15,7 @@ from core.tick import tick
 from ports.budgets import bound, lasts, step
 from ports.cluster import Go
 from ports.credits import user_account
+from ports.months import Month
 from ports.tariffs import Price, PriceLine
 from ports.units import Credits, Rate, Span
 from ports.workloads import BUDGET, Exit, ExitKind, Job, Phase, Run
@@ -178,7 +179,9 @@ def test_at_the_users_cap_of_the_month_his_work_is_ended_and_he_is_told_on_the_w
     for job in (made, waits):
         status = stage.job(job).status
         assert (Phase.FAILED, "BudgetExhausted") == (status.phase, status.reason), status.message
-        assert "this month" in status.message
+        month = Month.of(stage.clock.now())
+        assert f"its user's budget of {CAP} credits for {month} is used up; the balance is not." in status.message
+        assert f"A new one begins on {month.next}-01 at 00:00 UTC." in status.message
 
 
 def test_another_end_is_not_the_caps() -> None:

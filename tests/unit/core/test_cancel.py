@@ -10,6 +10,7 @@ from core.jobs import cancel, find, listing
 from ports.errors import NotFound
 from ports.units import Credits
 from ports.workloads import ExitKind, JobFilter, Phase, RunState
+from runtimes.http.bodies.views import verdict as shown
 from tests.simulation.actions import Action
 from tests.simulation.stage import Stage
 
@@ -25,6 +26,29 @@ def test_a_job_that_waits_is_cancelled_without_a_run_and_costs_nothing() -> None
     stage.rounds(4)
     status = stage.job(waits).status
     assert (Phase.CANCELLED, "Cancelled", (), Credits(0)) == (status.phase, status.reason, status.runs, status.charged)
+
+
+@pytest.mark.parametrize(
+    ("caller", "who"), [(ANN, "its user"), (Caller("root", Role.ADMIN), "an administrator"), (Caller("ann", Role.ADMIN), "its user")]
+)
+def test_a_cancel_says_who_asked_for_it_and_names_nobody(caller: Caller, who: str) -> None:
+    """Whose job an operator has ended would look for a mistake of his own; and it is for the operator to say who he is."""
+    stage = Stage()
+    runs = stage.running()
+    cancel(stage.house, caller, runs)
+    assert f"Its end was asked for by {who};" in shown(stage.job(runs))[1]
+    stage.rounds(3)
+    stage.machines["n0"].work(0, 1)
+    stage.rounds(3)
+    stage.uploaded(runs)
+    stage.rounds(3)
+    assert f"Cancelled by {who}." == stage.job(runs).status.message
+    assert "root" not in str(stage.job(runs))
+    other = stage.submitted(40, gpus=2)
+    assert Phase.PENDING == stage.phase(other)
+    cancel(stage.house, caller, other)
+    stage.rounds(3)
+    assert f"Cancelled by {who} before it started." == stage.job(other).status.message
 
 
 def test_a_running_job_is_cancelled_only_when_its_processes_are_gone() -> None:

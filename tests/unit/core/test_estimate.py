@@ -24,7 +24,7 @@ def test_it_says_what_submit_will_hold_and_where_it_would_go() -> None:
     found = asked(stage)
     assert found.placement is not None
     assert ("n0", 8 * GB) == (found.placement[0].node, found.placement[0].mib.n)
-    assert (True, "") == (found.affordable, found.reason)
+    assert (True, "", "") == (found.affordable, found.unaffordable, found.reason)
     before = stage.jobs.changes("").cursor
     made = stage.hand_in(Caller("ann"), stage.request())
     assert (found.rate, found.hold) == (made.rate, made.job.spec.hold)
@@ -87,6 +87,7 @@ def test_want_of_money_is_an_answer_and_not_an_error() -> None:
     stage = Stage()
     found = asked(stage, stage.user("poor", credits=0))
     assert (False, Credits(0)) == (found.affordable, found.balance)
+    assert "credits set aside, and 0.000000 are available. Top up" in found.unaffordable
     assert found.placement is not None
 
 

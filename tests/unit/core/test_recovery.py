@@ -93,6 +93,67 @@ def test_quarantine_outlives_the_scheduler_and_ends_when_the_run_is_gone() -> No
     check_at_rest(stage)
 
 
+def told(stage: Stage) -> list[str]:
+    """The runs of whose running times the record of n0 tells."""
+    record = stage.records.get("n0")
+    assert record is not None
+    return list(record.status.ran)
+
+
+def finished_since_the_last_note(stage: Stage) -> str:
+    """A job that has ended and is forgotten by its node, while the record still tells of its run."""
+    job = stage.running()
+    stage.rounds(3, ms=6_000)
+    stage.completed(job)
+    assert {} == stage.machines["n0"].runs
+    assert [f"{job}/1"] == told(stage)
+    return job
+
+
+def test_a_run_that_is_forgotten_leaves_the_record_also_when_somebody_else_has_taken_over() -> None:
+    """Else `drift` tells an operator of it for ever."""
+    stage = Stage()
+    finished_since_the_last_note(stage)
+    succeed(stage)
+    stage.rounds(4, ms=6_000)
+    assert [] == told(stage)
+
+
+def test_a_run_that_a_dead_scheduler_noted_leaves_the_record_of_a_machine_that_is_declared_gone() -> None:
+    """Nobody will ever ask that machine again."""
+    stage = Stage()
+    finished_since_the_last_note(stage)
+    stage.machines["n0"].power_off()
+    succeed(stage)
+    stage.truth.declared.add("n0")
+    declare(stage.house, NodeChange("n0", gone=True))
+    stage.rounds(4, ms=6_000)
+    assert [] == told(stage)
+
+
+def test_a_run_that_is_forgotten_does_not_come_back_by_an_operators_write() -> None:
+    """The scheduler meets its own older note in the record that the operator has changed."""
+    stage = Stage()
+    finished_since_the_last_note(stage)
+    declare(stage.house, NodeChange("n0", drain=True))
+    stage.rounds(4, ms=6_000)
+    assert [] == told(stage)
+
+
+def test_what_a_dead_scheduler_noted_of_a_run_that_lives_is_kept() -> None:
+    """It is charged already: whoever ends the run as lost must bill no less."""
+    stage = Stage()
+    job = stage.running()
+    stage.rounds(3, ms=6_000)
+    stage.machines["n0"].power_off()
+    stage.machines["n0"].power_on(wiped=True)
+    succeed(stage)
+    stage.rounds(4, ms=1_000)
+    run = stage.job(job).status.run
+    assert run is not None
+    assert Span(10_000) < run.ran
+
+
 def test_a_machine_declared_gone_ends_its_runs_at_once_and_keeps_nothing_in_quarantine() -> None:
     stage = Stage(TWO_NODES)
     job = stage.running(40, gpus=2)

@@ -10,7 +10,7 @@ from core.diagnostics import diagnostics_key
 from core.manifest import manifest_key
 from ports.lifecycle import GIVEN_UP, RESULT_PENDING
 from ports.units import Span
-from ports.workloads import RESULT_STORED, ConditionStatus, ExitKind, Job, Phase
+from ports.workloads import RESULT_STORED, ConditionStatus, Exit, ExitKind, Job, Phase
 from runtimes.http.bodies.views import verdict
 from tests.simulation.stage import Stage
 from tests.simulation.world import TERMS
@@ -71,6 +71,23 @@ def test_after_the_time_that_is_set_it_is_given_up_although_there_is_no_store_fo
     if kind is ExitKind.RETURNED:
         assert "given up" in status.message
         assert "the blob store does not answer" in status.message
+
+
+def test_a_result_that_its_node_could_not_keep_is_lost_and_says_why() -> None:
+    """It is no fault of the user's function, which returned; its time is billed as that of every result that is lost."""
+    stage = Stage()
+    job = stage.running()
+    stage.clock.ms += 60_000
+    (run,) = stage.machines["n0"].runs.values()
+    why = "The function returned, but its result is lost: the disk of its node is full."
+    stage.machines["n0"].finish(run.id, Exit(ExitKind.RETURNED, message=why))
+    run.result = None
+    del stage.truth.produced[run.id]
+    stage.uploaded(job)
+    stage.rounds(4, ms=1_000)
+    status = stage.job(job).status
+    assert (Phase.FAILED, "ResultLost", why) == (status.phase, status.reason, status.message)
+    assert Span(60_000) == status.runs[0].ran
 
 
 def test_before_that_time_a_manifest_is_waited_for() -> None:

@@ -14,7 +14,7 @@ from core.names import job_id, upload_key
 from core.submit import Submission
 from ports.blobs import input_key, log_key, run_prefix
 from ports.credits import user_account
-from ports.errors import CannotAfford, Invalid, KeyReused, NeverFits, Refused, Unavailable, VersionMismatch
+from ports.errors import CannotAfford, Invalid, KeyReused, NeverFits, OverBudget, Refused, Unavailable, VersionMismatch
 from ports.units import Credits, Span
 from ports.workloads import FUNDED, BlobRef, ConditionStatus, Phase
 from tests.simulation.faults import Crash, Mode
@@ -109,6 +109,23 @@ def test_who_cannot_pay_is_told_what_is_needed_and_what_there_is() -> None:
         stage.hand_in(stage.user("poor", credits=0), stage.request())
     assert 0 == refused.value.have
     assert refused.value.need > 0
+
+
+@pytest.mark.parametrize(
+    ("balance", "cap", "what"),
+    [(9**7, 10**5, "The balance of 4.782969 is enough."), (120_000, 100_000, "would not be enough either"), (90_000, 100_000, "Top up")],
+)
+def test_a_budget_that_is_used_up_is_not_told_as_want_of_money(balance: int, cap: int, what: str) -> None:
+    """Whoever tops up for it has paid for nothing."""
+    stage = Stage()
+    poor = stage.user("poor", credits=0)
+    stage.money.post("top-up", "grant", {"user:poor": Credits(balance), "issue": Credits(-balance)})
+    stage.money.set_cap("user:poor", Credits(cap))
+    with pytest.raises(CannotAfford) as refused:
+        stage.hand_in(poor, stage.request())
+    assert what in refused.value.remedy
+    assert ("Top up" not in what) == isinstance(refused.value, OverBudget)
+    assert min(balance, cap) == refused.value.have < refused.value.need
 
 
 def test_a_refused_versions_mismatch_says_both_versions() -> None:

@@ -38,7 +38,9 @@ def test_the_account_shows_balance_and_holds(make: Make) -> None:
     gateway = billed(make)
     gateway.submit()
     said = gateway.get("/v1/account").json()
-    budget = {"month": str(Month.of(gateway.house.clock.now())), "zone": "UTC", "monthly": None, "spent": "1.500001"}
+    month = Month.of(gateway.house.clock.now())
+    resets = f"{month.next}-01T00:00:00.000Z"
+    budget = {"month": str(month), "zone": "UTC", "monthly": None, "spent": "1.500001", "resets": resets}
     assert {"user": "alice", "plan": "paid", "credits_enabled": True, "budget": budget} | MONEY == said
     estimate = gateway.post("/v1/jobs/estimate", json={"vram": "8GB"}).json()
     assert (MONEY["balance"], MONEY["available"]) == (estimate["balance"], estimate["available"]), "one word means one thing"
@@ -219,9 +221,19 @@ def test_at_the_months_budget_nothing_new_is_taken(make: Make) -> None:
     assert ("10.000000", "0.000000", "10.000000") == (said["budget"]["monthly"], said["budget"]["spent"], said["available"])
     gateway.submit(vram="8GB")
     refused = gateway.post("/v1/jobs/submit", json=body(vram="8GB"))
-    assert (402, "8.000000", "2.000000") == (refused.status_code, refused.json()["need"], refused.json()["have"])
+    problem = refused.json()
+    assert (402, "8.000000", "2.000000") == (refused.status_code, problem["need"], problem["have"])
+    month = Month.of(gateway.house.clock.now())
+    resets = f"{month.next}-01T00:00:00.000Z"
+    assert {"month": str(month), "monthly": "10.000000", "spent": "0.000000", "resets": resets} == problem["budget"]
+    assert f"2.000000 are left of the budget of 10.000000 for {month}: 0.000000 are spent, 8.000000 are set aside" in problem["detail"]
+    assert "The month's budget does not cover it" == problem["title"]
+    for said in ("PUT /v1/account/budget", f"A new one begins on {month.next}-01", "The balance of 1000.000000 is enough."):
+        assert said in problem["remedy"]
+    assert resets == gateway.get("/v1/account").json()["budget"]["resets"]
     estimate = gateway.post("/v1/jobs/estimate", json={"vram": "8GB"}).json()
     assert (False, "2.000000", "1000.000000") == (estimate["affordable"], estimate["available"], estimate["balance"])
+    assert f"{problem['detail']} {problem['remedy']}" == estimate["unaffordable"]
     assert None is budget(gateway, "null").json()["budget"]["monthly"]
     gateway.submit(vram="8GB")
 

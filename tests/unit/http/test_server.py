@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import socket
@@ -17,7 +18,12 @@ from tests.unit.http.conftest import body
 
 ROOT = Path(__file__).parents[3]
 ALICE = {"X-User-Id": "alice"}
-ENVIRONMENT = {"ADMIN_TOKEN": "admin-token-0123456789", "SCHEDULER": "external", "SHUTDOWN_GRACE_SECONDS": "10"}
+ENVIRONMENT = {
+    "ADMIN_TOKEN": "admin-token-0123456789",
+    "SCHEDULER": "external",
+    "SHUTDOWN_GRACE_SECONDS": "10",
+    "UPLOAD_SILENCE_SECONDS": "1",
+}
 
 
 def command(*arguments: str) -> list[str]:
@@ -105,6 +111,19 @@ def test_a_chunked_body_without_end_is_cut_off(served: tuple[subprocess.Popen[st
 
     answer = httpx.post(f"{url}/v1/jobs/submit", headers=ALICE | {"Content-Type": "application/json"}, content=endless(), trust_env=False)
     assert (413, "/problems/too-large") == (answer.status_code, answer.json()["type"])
+
+
+def test_an_upload_that_stops_in_the_middle_is_told_so_and_cut_off(served: tuple[subprocess.Popen[str], str], folder: Path) -> None:
+    """The server in front of the application has bounds of its own, under which it would say that the client went away."""
+    data = b"x" * 1_000_000
+    wanted = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    path = httpx.post(f"{served[1]}/v1/uploads", headers=ALICE, json=wanted, trust_env=False).json()["url"]
+    head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+    answer = raw(served[1], head + data[: len(data) // 2])
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"connection: close" in answer.lower()
+    assert b"after 500000 bytes" in answer
+    assert [] == [file for file in (folder / "blobs").rglob("*") if file.is_file()]
 
 
 def test_wrong_settings_end_the_start_with_all_of_them(tmp_path: Path) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from ports.errors import Unavailable
 from ports.units import Span
 from runtimes.http import transfers
 from runtimes.http.pools import Pool
-from tests.unit.http.conftest import ALICE, BOB, Gateway
+from tests.unit.http.conftest import ALICE, BOB, Gateway, until
 
 DATA = b"function of alice" * 1000
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -136,7 +139,7 @@ def test_a_large_body_passes_in_blocks(gateway: Gateway) -> None:
             yield b"x" * (1024 * 1024)
 
     async def run() -> BlobInfo:
-        return await transfers.feed(source(), Pool("test", 1, 60), lambda data: recording.put("a/b", data), 60)
+        return await transfers.feed(source(), Pool("test", 1, 60), lambda data: recording.put("a/b", data))
 
     assert total == gateway.run(run()).size
     assert {transfers.BLOCK} == set(recording.sizes)
@@ -150,23 +153,19 @@ def test_a_source_that_fails_leaves_nothing(gateway: Gateway) -> None:
         raise Unavailable("the client", "gone")
 
     async def run() -> None:
-        await transfers.feed(source(), Pool("test", 1, 60), lambda data: gateway.house.blobs.put("a/b", data), 60)
+        await transfers.feed(source(), Pool("test", 1, 60), lambda data: gateway.house.blobs.put("a/b", data))
 
     with pytest.raises(Unavailable):
         gateway.run(run())
     assert gateway.house.blobs.stat("a/b") is None
 
 
-def test_a_client_that_hangs_up_has_stored_nothing(gateway: Gateway) -> None:
-    """Half a result that looks whole would be billed and returned."""
-    grant = gateway.house.blobs.grant_write("jobs/job-a/1/", 1_000_000, gateway.house.clock.now() + Span.of(minutes=1))
+def put(gateway: Gateway, runner: asyncio.Runner, receive: Callable[[], Awaitable[dict[str, Any]]]) -> tuple[int, dict[str, Any]]:
+    """Status and body of the answer to a result whose pieces come as `receive` gives them."""
+    grant = gateway.house.blobs.grant_write("jobs/job-a/1/", 100_000_000, gateway.house.clock.now() + Span.of(minutes=1))
     url = grant.url.removeprefix("http://gateway.internal:8200").replace("{name}", "result")
     path, _, query = url.partition("?")
-    events: Iterator[dict[str, Any]] = iter([{"type": "http.request", "body": b"half", "more_body": True}, {"type": "http.disconnect"}])
     said: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return next(events, {"type": "http.disconnect"})
 
     async def send(message: Any) -> None:
         said.append(message)
@@ -181,27 +180,128 @@ def test_a_client_that_hangs_up_has_stored_nothing(gateway: Gateway) -> None:
         "query_string": query.encode(),
         "headers": [(b"transfer-encoding", b"chunked")],
     }
-    gateway.run(gateway.app(scope, receive, send))
-    assert 503 == said[0]["status"]
+    runner.run(gateway.app(scope, receive, send))
+    return said[0]["status"], json.loads(said[1]["body"])
+
+
+def piece(data: bytes, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.request", "body": data, "more_body": more}
+
+
+def test_a_client_that_hangs_up_has_stored_nothing(gateway: Gateway) -> None:
+    """Half a result that looks whole would be billed and returned."""
+    events: Iterator[dict[str, Any]] = iter([piece(b"half"), {"type": "http.disconnect"}])
+
+    async def receive() -> dict[str, Any]:
+        return next(events, {"type": "http.disconnect"})
+
+    assert 503 == put(gateway, gateway.runner, receive)[0]
     assert gateway.house.blobs.stat("jobs/job-a/1/result") is None
 
 
-def test_a_take_that_fails_early_ends_the_source(gateway: Gateway) -> None:
-    """A full disk must not leave a reader of the client's body behind."""
+class Leaping(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test moves on, so that nobody waits."""
 
-    async def source() -> AsyncIterator[bytes]:
-        while True:
-            yield b"x" * transfers.BLOCK
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+def left_behind(folder: Path) -> list[str]:
+    """Files of the blob store below its folder, and what a process has open there or has open without a name."""
+    opened = [link for fd in os.listdir("/proc/self/fd") if "(deleted)" in (link := _link(fd)) and "/memfd:" not in link]
+    return [str(file) for file in (folder / "blobs").rglob("*") if file.is_file()] + opened
+
+
+def _link(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:
+        return ""
+
+
+@pytest.mark.parametrize("size", [3, transfers.BLOCK + 3])
+def test_a_slow_body_goes_on_as_long_as_something_comes(gateway: Gateway, size: int) -> None:
+    """A large function over a thin line is no fault, however long it takes as a whole."""
+    with asyncio.Runner(loop_factory=Leaping) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, Leaping)
+        events = iter([*(piece(b"x" * size) for _ in range(9)), piece(b"end", more=False)])
+
+        async def receive() -> dict[str, Any]:
+            loop.ahead += 40
             await asyncio.sleep(0)
+            return next(events)
 
-    def take(data: Iterator[bytes]) -> None:
-        next(data)
-        raise Unavailable("the blob store", "full")
+        assert 201 == put(gateway, runner, receive)[0]
+    assert b"x" * size * 9 + b"end" == b"".join(gateway.house.blobs.get("jobs/job-a/1/result"))
 
-    async def run() -> int:
-        with pytest.raises(Unavailable):
-            await transfers.feed(source(), Pool("test", 1, 60), take, 60)
-        await asyncio.sleep(0)
-        return len([task for task in asyncio.all_tasks() if "_pump" in repr(task)])
 
-    assert 0 == gateway.run(run())
+@pytest.mark.parametrize("size", [3, transfers.BLOCK + 3])
+def test_a_body_of_which_nothing_comes_any_more_is_a_408_and_leaves_nothing(gateway: Gateway, size: int) -> None:
+    """Whoever sent it learns that nothing is kept, and what to do."""
+    before = left_behind(gateway.folder)
+    with asyncio.Runner(loop_factory=Leaping) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, Leaping)
+        events = iter([piece(b"x" * size)])
+
+        async def receive() -> dict[str, Any]:
+            event = next(events, None)
+            if event is None:
+                loop.ahead += 46
+                await asyncio.Event().wait()
+            return event or {}
+
+        status, problem = put(gateway, runner, receive)
+    assert (408, "/problems/too-silent", 408) == (status, problem["type"], problem["status"])
+    assert f"45 seconds, after {size} bytes; nothing of it was kept" in problem["detail"]
+    assert "Send it again" in problem["remedy"]
+    assert before == left_behind(gateway.folder)
+
+
+def test_clients_that_have_fallen_silent_are_in_nobodys_way(gateway: Gateway) -> None:
+    """Twice as many as there are threads for uploads; and each of them goes on when it has something to send."""
+
+    async def stalled(begun: list[int], go: asyncio.Event) -> AsyncIterator[bytes]:
+        yield DATA
+        begun.append(1)
+        await go.wait()
+        yield DATA
+
+    async def run(urls: list[str]) -> list[int]:
+        begun: list[int] = []
+        go = asyncio.Event()
+        waiting = [asyncio.ensure_future(gateway.client.request("PUT", url, content=stalled(begun, go))) for url in urls[1:]]
+        await until(lambda: len(begun) == len(waiting))
+        async with asyncio.timeout(30):  # of the 45 after which they would be given up
+            other = await gateway.client.request("PUT", urls[0], content=DATA)
+        go.set()
+        return [other.status_code, *(answer.status_code for answer in await asyncio.gather(*waiting))]
+
+    expires = gateway.house.clock.now() + Span.of(minutes=1)
+    urls = [gateway.house.blobs.grant_write(f"jobs/job-{n}/1/", 1_000_000, expires).url.replace("{name}", "result") for n in range(33)]
+    assert [201] * 33 == gateway.run(run([url.removeprefix("http://gateway.internal:8200") for url in urls]))
+    assert DATA * 2 == b"".join(gateway.house.blobs.get("jobs/job-32/1/result"))
+
+
+def test_a_disk_that_takes_no_more_ends_the_request(gateway: Gateway) -> None:
+    """What still comes must not be read into nowhere."""
+    closed: list[int] = []
+
+    async def source() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"x" * transfers.BLOCK
+        finally:
+            closed.append(1)
+
+    async def run() -> None:
+        arriving = source()
+        with pytest.raises(Unavailable, match="the gateway's disk"):
+            await transfers.feed(arriving, Pool("test", 1, 60), lambda data: None, gateway.folder / "none")
+        await arriving.aclose()
+
+    gateway.run(run())
+    assert [1] == closed

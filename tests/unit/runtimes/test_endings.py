@@ -50,6 +50,19 @@ def test_what_was_lost_is_a_warning_with_its_nodes() -> None:
     assert ("lost", "warning", ["n0"]) == (line["event"], line["log_level"], line["nodes"])
 
 
+def test_a_result_that_a_node_lost_is_a_warning_too() -> None:
+    """Its function has returned; somebody has to look after a disk."""
+    stage = Stage()
+    name = stage.running()
+    stage.end(name)
+    stage.uploaded(name)
+    stage.rounds(4)
+    job = stage.job(name)
+    (line,) = said_of(evolve(job, status=evolve(job.status, phase=Phase.FAILED, reason="ResultLost", message="Its disk is full.")))
+    told = (line["event"], line["log_level"], line["nodes"], line["why"])
+    assert ("lost", "warning", ["n0"], "Its disk is full.") == told
+
+
 def test_what_never_ran_has_a_line_too() -> None:
     stage = Stage()
     name = stage.submitted()

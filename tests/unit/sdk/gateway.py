@@ -112,6 +112,7 @@ class Gateway:
         self.break_result_after = 0  # bytes of result per connection; 0: all
         self.etag = ""  # a wrong digest to name with results
         self.most_at_once = 0
+        self.account: dict[str, Any] = {}  # what it says of the caller's, beside the usual
         self.credits_for: int | None = None  # jobs that the credits suffice for at once
         self.usage: list[dict[str, Any]] = [USAGE]
         self.all_users = False  # it lists jobs as for an admin
@@ -233,6 +234,7 @@ class _Handler(BaseHTTPRequestHandler):
                     self._json(200, {"month": self.query["month"], "zone": "UTC", "statements": [month]})
                 case ["GET", "v1", "account"]:
                     account = {"user": "demo", "plan": "paid", "balance": "999.996667", "held": "8.000000", "credits_enabled": True}
+                    account |= self.gateway.account
                     self._json(200, account)
                 case ["GET", "version"]:
                     self._json(200, {"server": "0.1.0", "sdk_min": "0.1.0", "python": "3.11", "cloudpickle": "3.1.2", "ray": "2.60.0"})

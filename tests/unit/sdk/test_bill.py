@@ -42,6 +42,17 @@ def test_each_posting_says_for_how_long_and_for_which_job(ident: str, capsys: py
     assert ["available", "991.996667 credits"] in rows
 
 
+def test_a_months_budget_is_told_beside_the_balance(gateway: Gateway, capsys: pytest.CaptureFixture[str], cli: Cli) -> None:
+    """Else nothing available beside a thousand credits reads like a fault."""
+    budget = {"month": "2026-11", "zone": "UTC", "monthly": "10.000000", "spent": "2.000000", "resets": "2026-12-01T00:00:00.000Z"}
+    gateway.account = {"available": "0.000000", "budget": budget}
+    assert 0 == cli(["bill"])
+    said = dict(line.split("\t")[:2] for line in capsys.readouterr().out.splitlines())
+    assert "0.000000 credits (what the budget leaves)" == said["available"]
+    words = "10.000000 credits, 2.000000 spent; a new one begins on 2026-12-01 UTC; raise it by PUT /v1/account/budget"
+    assert words == said["budget of 2026-11"]
+
+
 def test_a_long_bill_can_be_cut(ident: str, capsys: pytest.CaptureFixture[str], cli: Cli) -> None:
     """To its newest postings, or to those since a time; also as CSV."""
     for arguments, seqs in (

@@ -35,6 +35,9 @@ def show(*values):
 def paint():
     return Colour.RED
 
+def shade(x, color=None):
+    return color
+
 def fail():
     raise ValueError("no luck")
 
@@ -76,6 +79,20 @@ def test_arguments_are_literals_or_else_text(gateway: Gateway, files: Path, comm
     """A shell has only text; Python's own notation says what is meant."""
     done = command("submit", "work.py:show", "--", "7", "2.5", "[1, 'a']", "None", "plain text", "--flag", "07")
     assert "(7, 2.5, [1, 'a'], None, 'plain text', '--flag', '07')\n" == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["1", "PATH=/x"], "PATH=/x"),
+        (["1", "'colr=2'"], "colr=2"),
+        (["1", "color='a=b'"], "a=b"),
+        (["1", "https://x/?a=b"], "https://x/?a=b"),
+    ],
+)
+def test_text_with_an_equals_sign_is_text(gateway: Gateway, files: Path, command: Program, words: list[str], value: str) -> None:
+    """Not every = names an argument, and what is no name that was mistyped is what it looks like."""
+    assert f"{value}\n" == command("submit", "work.py:shade", *words).stdout
 
 
 def test_json_alone_is_on_stdout(gateway: Gateway, files: Path, command: Program) -> None:
@@ -136,7 +153,13 @@ def test_exit_codes_tell_how_it_went(gateway: Gateway, files: Path, command: Pro
     assert 0 == command("cancel", ident).returncode
     assert 4 == command("result", ident).returncode
     assert 5 == command("status", "absent").returncode
-    assert 3 == command("result", command("submit", "work.py:forever", "--detach").stdout.strip(), "--timeout", "0.1").returncode
+    waiting = command("submit", "work.py:forever", "--detach").stdout.strip()
+    for way in ([], ["-o", "out"]):
+        late = command("result", waiting, "--timeout", "0.1", *way)
+        assert (124, "") == (late.returncode, late.stdout)
+        assert late.stderr.endswith(f"error: Job {waiting} has not ended within 0.1 s; it goes on.\n")
+    told = json.loads(command("result", waiting, "--timeout", "0.1", "--json").stdout)["error"]
+    assert ("timeout", waiting) == (told["kind"], told["id"])
 
 
 @pytest.mark.parametrize(
@@ -145,10 +168,17 @@ def test_exit_codes_tell_how_it_went(gateway: Gateway, files: Path, command: Pro
         (["submit"], "requires an argument"),
         (["submit", "work.py"], "does not name a function"),
         (["submit", "absent.py:f"], "no file 'absent.py'"),
-        (["submit", "work.py:absent"], "It has: die, fail, forever, paint, show, square"),
+        (["submit", "work.py:absent"], "It has: die, fail, forever, paint, shade, show, square"),
         (["submit", "work.py:Colour"], "no function 'Colour'"),
         (["submit", "work.py:square", "1", "--vrm", "8GB"], "Unknown option"),
         (["submit", "work.py:square", "1", "--gpus", "many"], "many"),
+        (["submit", "work.py:square", "x=2", "x=3"], "x is given twice: 2 and 3."),
+        (["submit", "work.py:square", "1", "z=2", "3"], "square() has no argument 'z'; it takes x, y."),
+        (["submit", "work.py:square", "x=1", "factor=2"], "square() has no argument 'factor'; it takes x, y."),
+        (
+            ["submit", "work.py:shade", "1", "colr=2"],
+            "Did you mean color=2? Text that has an = in it is written as a string of Python: \"'colr=2'\".",
+        ),
         (["pz"], "Unknown command"),
         (["status", "../x"], "job"),
         (["ps", "--url", "nonsense"], "not the address"),
@@ -252,8 +282,8 @@ def test_result_of_a_job_that_runs_says_on_stderr_that_it_waits(gateway: Gateway
     """A pipe that is silent for hours looks broken; what is piped stays the value alone."""
     ident = command("submit", "work.py:forever", "--detach").stdout.strip()
     done = command("result", ident, "--timeout", "0.1")
-    assert (3, "") == (done.returncode, done.stdout)
-    assert done.stderr.startswith(f"Job {ident} is Running (running); waiting for at most 0.1 s for its end.")
+    assert (124, "") == (done.returncode, done.stdout)
+    assert done.stderr.startswith(f"Job {ident} is Running; waiting for at most 0.1 s for its end.")
     ended = command("submit", "work.py:square", "7", "--detach").stdout.strip()
     command("result", ended)
     done = command("result", ended)

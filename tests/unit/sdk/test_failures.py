@@ -6,6 +6,7 @@ import traceback
 
 import gridweave as gw
 import pytest
+from gridweave.outcomes import failure
 
 from tests.unit.sdk.gateway import Gateway
 from tests.unit.sdk.running import Program, Project
@@ -158,6 +159,13 @@ def test_leaving_by_os_exit_says_that_no_result_came(gateway: Gateway) -> None:
 
     with pytest.raises(gw.JobFailed, match="code 0 before the function returned: no result came"):
         leave.remote()
+
+
+def test_a_lost_result_says_what_became_of_it() -> None:
+    """Its process ended well: what can be said of that would read like an accident of the function."""
+    facts = {"phase": "Failed", "reason": "ResultLost", "message": "The disk of its node is full.", "exit": {"kind": "Returned", "code": 0}}
+    error = failure(gw.Refused("There is no result.", facts=facts), "job-1")
+    assert "Job job-1 failed: The disk of its node is full." == str(error)
 
 
 def test_a_log_that_was_shown_is_not_repeated_in_the_error(gateway: Gateway) -> None:
