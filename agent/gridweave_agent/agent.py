@@ -33,6 +33,7 @@ from gridweave_agent.protocol import (
     Json,
     Prepare,
     Result,
+    read_inputs,
     read_int,
     read_run,
     read_str,
@@ -232,8 +233,12 @@ class Agent:
         run = self.table.get(read_run(command))
         if run is None:
             return _unknown()
-        grant = Grant.parse(command.get("output"), "output")
-        renewed = replace(run.prepare, output=grant)
+        grant, inputs = Grant.parse(command.get("output"), "output"), read_inputs(command, required=False)
+        for name, given in inputs.items():
+            known = run.prepare.inputs.get(name)
+            if known is None or (known.sha256, known.size) != (given.sha256, given.size):
+                raise BadMessage(f"inputs.{name}: a grant for another object than the run was prepared with")
+        renewed = replace(run.prepare, output=grant, inputs={**run.prepare.inputs, **inputs})
         self._journal.keep(run.dir, renewed, run.epoch)
         with self.table.changed:
             run.output, run.prepare = grant, renewed
@@ -308,6 +313,7 @@ class Agent:
 
         def change(run: Run) -> None:
             run.state, run.exit, run.result, run.ran_ms, run.detail = GONE, how, result, ran_ms, ""
+            run.fetch_error = ""
             run.log_bytes = run.log_bytes if log_bytes is None else log_bytes
 
         self.table.change(run, change)

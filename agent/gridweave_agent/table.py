@@ -28,7 +28,7 @@ class Run:
 
     go_ms: of CLOCK_BOOTTIME. killed: it was ended on request. kill_ms: grace of a kill that no supervisor has heard yet.
     busy: `go` is being made durable. forked: it has a supervisor, or will have in a moment. environment: its folder.
-    stop: set when its set-up shall end.
+    fetch_error: why an input can't be fetched by the grant that there is. stop: set when its set-up shall end.
     """
 
     prepare: Prepare
@@ -44,6 +44,7 @@ class Run:
     result: Result | None = None
     stored: bool = False
     stored_error: str = ""
+    fetch_error: str = ""
     log_bytes: int = 0
     killed: bool = False
     kill_ms: int | None = None
@@ -75,6 +76,7 @@ class Run:
             "result": self.result.json() if self.result else None,
             "stored": self.stored,
             "stored_error": self.stored_error,
+            "fetch_error": self.fetch_error,
             "log_bytes": self.log_bytes,
         }
 
