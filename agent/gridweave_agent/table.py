@@ -29,6 +29,7 @@ class Run:
     go_ms: of CLOCK_BOOTTIME. killed: it was ended on request. kill_ms: grace of a kill that no supervisor has heard yet.
     busy: `go` is being made durable. forked: it has a supervisor, or will have in a moment. environment: its folder.
     fetch_error: why an input can't be fetched by the grant that there is. stop: set when its set-up shall end.
+    ending: held while its end is recorded.
     """
 
     prepare: Prepare
@@ -52,6 +53,7 @@ class Run:
     forked: bool = False
     environment: str = ""
     seq: int = 0
+    ending: threading.Lock = field(default_factory=threading.Lock)
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
