@@ -86,7 +86,7 @@ class Requeue:
 
 @frozen
 class Renew:
-    """The permission to upload that these nodes' agents have may have expired."""
+    """The permissions to fetch and to upload that these nodes' agents have may have expired, or nobody serves them any more."""
 
     nodes: tuple[str, ...]
 
@@ -120,7 +120,7 @@ class NodeView:
     answered: its agent has said hello in this term and can be asked. gone: declared so by an admin. silent: for how long
     it can't be asked. last_ran: of this run, the last proof of life. report: what its agent says of the run, None if it
     does not know it. absent: without a report, the run can't be there and none of our commands will bring it there.
-    refused: why the agent will not have it. stale: its permission to upload is old, or it says that it can't upload.
+    refused: why the agent will not have it. stale: its permissions are old or of another term, or it says that they don't work.
     """
 
     answered: bool
@@ -226,7 +226,7 @@ def _returned(report: RunReport) -> bool:
 
 
 def _renew(views: Mapping[str, NodeView]) -> Step:
-    """What is left to do where there is nothing to do: keep the permission to upload fresh."""
+    """What is left to do where there is nothing to do: keep the permissions fresh."""
     stale = tuple(
         name for name, view in views.items() if view.answered and view.stale and view.report is not None and not view.report.stored
     )

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from core import lifecycle, next_step
 from core.bookings import Bookings
-from core.commands import output_grant, prepare_command
+from core.commands import prepare_command, renew_command
 from core.each_job import each_page
 from core.exposure import NOTHING, WAITS, Standing, said
 from core.house import House
@@ -31,7 +31,7 @@ from core.roster import Roster
 from core.talks import PATIENCE, Talks
 from core.turns import reserve_in_turn
 from ports.budgets import bound
-from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState
+from ports.cluster import Answer, ClusterNode, Command, Forget, Go, Hello, Kill, Prepare, Reports, ReportState
 from ports.errors import Conflict, NotFound, Refused, StaleEpoch, Unavailable, Unreadable
 from ports.units import Span
 from ports.workloads import RESULT_STORED, TERMINAL, Changes, Job, JobFilter, JobStatus, Phase, Placement, Run, RunId, RunState
@@ -270,7 +270,7 @@ class Scheduler:
             case next_step.Kill(nodes):
                 self._tell_all(nodes, Kill(_run_id(job)))
             case next_step.Renew(nodes):
-                self._tell_all(nodes, Renew(_run_id(job), output_grant(self._house, job)))
+                self._tell_all(nodes, renew_command(self._house, job))
                 self._say_pending(job)
             case next_step.End():
                 self._end(job, step)
@@ -341,7 +341,8 @@ class Scheduler:
         if job.status.phase is not Phase.ALLOCATED:
             return
         reports = [view.report for view in self._views(job).values() if view.report is not None]
-        detail = next((each.detail for each in reports if each.state is ReportState.PREPARING and each.detail), job.status.message)
+        told = (each.fetch_error or each.detail for each in reports if each.state is ReportState.PREPARING)
+        detail = next(filter(None, told), job.status.message)
         if detail != job.status.message:
             self._write(job, lifecycle.setting_up(job.status, detail))
 
@@ -470,7 +471,7 @@ class Scheduler:
         for name in dict.fromkeys(slot.node for slot in run.placement):
             talk, view = self._talks.about(name, run.id), self.roster.view(name, run.id)
             old = talk.granted is None or now - talk.granted >= Span(life.ms // 2)
-            failed = view.report is not None and bool(view.report.stored_error)
+            failed = view.report is not None and bool(view.report.stored_error or view.report.fetch_error)
             refused = _HOMELESS if job.id in self._bookings.homeless else talk.refused
             views[name] = evolve(view, absent=talk.absent, refused=refused, stale=old or failed)
         return views

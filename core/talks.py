@@ -20,8 +20,8 @@ PATIENCE = 3  # refusals of a prepare until the attempt is given up: what is sti
 
 @define
 class Talk:
-    """With one agent about one run. sent: when each kind of command was sent last. granted: when it was last given a
-    grant to write. denied: it does not know the run, and will refuse it. refusals: of prepare; error: the last one's words."""
+    """With one agent about one run. sent: when each kind of command was sent last. granted: when it was last given
+    grants. denied: it does not know the run, and will refuse it. refusals: of prepare; error: the last one's words."""
 
     sent: dict[type[Command], Span] = field(factory=dict)
     granted: Span | None = None

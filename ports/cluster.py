@@ -59,7 +59,8 @@ class RunReport:
 
     ran: from `go` until now or gone. started: whether `go` was obeyed. detail: of setting up, for
     people. stored: result and all logs are uploaded, or there is nothing to upload. stored_error: why not yet.
-    uid: of the workload that it was prepared for, "" from an agent that does not tell.
+    fetch_error: why an input can't be fetched, "" while none is known. uid: of the workload that it was prepared for, "" from an
+    agent that does not tell.
     """
 
     run: RunId
@@ -74,6 +75,7 @@ class RunReport:
     slots: tuple[Slot, ...] = ()
     epoch: int = 0
     uid: str = ""
+    fetch_error: str = ""
 
 
 @frozen
@@ -148,10 +150,14 @@ class Kill:
 
 @frozen
 class Renew:
-    """A fresh grant in place of one that may have expired."""
+    """Fresh grants in place of ones that may have expired, or whose server is gone.
+
+    inputs: of the same objects as in Prepare; none once they need not be fetched any more.
+    """
 
     run: RunId
     output: Grant
+    inputs: dict[str, Input] = field(factory=dict)
 
 
 @frozen

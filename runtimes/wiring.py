@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from enum import Enum
 
+import structlog
 from attrs import evolve, frozen
 
 from adapters.local.clock import SystemClock
@@ -34,6 +35,8 @@ from runtimes.money import open_money
 from runtimes.settings import Settings
 from runtimes.state import house_secret, state_folder
 from runtimes.stores import open_stores
+
+log = structlog.get_logger("gridweave.wiring")
 
 
 @frozen
@@ -110,11 +113,15 @@ def connect(settings: Settings, secret: bytes) -> Cluster:
     """The cluster's adapter. Nothing is connected before it is first asked."""
     folder = settings.state_dir.absolute()
     if settings.demo:
-        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet), agents=_agents(settings, ""))
+        return embedded_cluster(folder / "ray", secret, demo_nodes(settings.demo_fleet), _say_of_ray, _agents(settings, ""))
     package, agents = agent_package(), _agents(settings, str(folder / "agents"))
     address = settings.ray_head_address
     driver = DriverProcess(lambda: address, package.data, LOOPBACK if address.startswith(("127.", "localhost:")) else {})
     return RayCluster(driver, package, agents, secret)
+
+
+def _say_of_ray(text: str) -> None:
+    log.info("local ray", doing=text)
 
 
 def _agents(settings: Settings, folder: str) -> AgentSettings:

@@ -30,7 +30,7 @@ def embedded_cluster(
     progress: Callable[[str], None] = lambda text: None,
     agents: AgentSettings | None = None,
 ) -> RayCluster:
-    """A cluster of these imaginary nodes; the local Ray is started (or found) when it is first asked.
+    """A cluster of these imaginary nodes; the local Ray is started (or found) when it is first asked, and anew when it has died.
 
     agents: as they shall work; their folder and their uv are known here.
 
@@ -38,5 +38,5 @@ def embedded_cluster(
     Raises Unavailable if the agent's package or uv is not installed.
     """
     local, package = local_ray(home, progress), agent_package()
-    driver = DriverProcess(local.ensure, package.data, LOOPBACK)
+    driver = DriverProcess(local.ensure, package.data, LOOPBACK, fault=local.fault)
     return RayCluster(driver, package, evolve(agents or AgentSettings(""), dir=str(local.agent_dir), uv=uv_binary()), secret, demo)

@@ -92,6 +92,7 @@ class LocalRay:
         self._home, self._labels, self._progress, self._starts_within = home.absolute(), dict(labels), progress, starts_within
         self._file, self._version = self._home / "ray.json", version("ray")
         self._lock = threading.Lock()
+        self._carries: dict[str, ProcessId | None] = {}  # processes without which the head that was last given is of no use
 
     @property
     def agent_dir(self) -> Path:
@@ -108,18 +109,24 @@ class LocalRay:
         """The head's address, host:port. One that runs is used again. Raises Unavailable if it can't be started."""
         with self._locked():
             state = self._read()
-            if state is not None and self._fits(state):
-                return state.address
+            unfit = "" if state is None else self._unfit(state)
+            if state is not None and not unfit:
+                return self._given(state)
             self._end(state)
             python = ensure_node_venv(self._home, self._progress)
-            self._progress("Starting a local Ray")
-            return self._start_head(python)
+            self._progress(f"Starting a local Ray{f' anew: {unfit}' if unfit else ''}")
+            return self._given(self._start_head(python))
+
+    def fault(self) -> str:
+        """Why the head that `ensure` last gave is of no use any more, for people; "" while it is. Never waits."""
+        gone = [name for name, process in self._carries.items() if process is None or not process.alive]
+        return f"the local Ray's {' and '.join(gone)} died" if gone else ""
 
     def add_node(self, labels: Mapping[str, str]) -> LocalNode:
         """Start another raylet on this machine; one after another. Raises Unavailable."""
         with self._locked():
             state = self._read()
-            if state is None or not self._fits(state):
+            if state is None or self._unfit(state):
                 raise Unavailable("ray", "the head does not run")
             python = ensure_node_venv(self._home, self._progress)
             return self._start(python, state, labels, ["-c", _JOIN, "start", f"--address={state.address}"], {})
@@ -140,10 +147,18 @@ class LocalRay:
             if runs:
                 end_runs(self.agent_dir)
 
-    def _fits(self, state: _State) -> bool:
-        """Whether that head runs and is the one that we would start."""
+    def _unfit(self, state: _State) -> str:
+        """Why that head is not one that we would start and that runs; "" if it is."""
         head = state.nodes[0] if state.address and state.nodes else None
-        return head is not None and head.labels == self._labels and state.version == self._version and None not in (head.gcs, head.raylet)
+        if head is None:
+            return "its start was cut short"
+        if head.labels != self._labels or state.version != self._version:
+            return "it has other labels or another version"
+        return " and ".join(f"its {name} died" for name, process in _carriers(head).items() if process is None)
+
+    def _given(self, state: _State) -> str:
+        self._carries = _carriers(state.nodes[0])
+        return state.address
 
     def _end(self, state: _State | None) -> None:
         if state is None:
@@ -153,15 +168,15 @@ class LocalRay:
         shutil.rmtree(state.temp, ignore_errors=True)
         self._file.unlink(missing_ok=True)
 
-    def _start_head(self, python: Path) -> str:
+    def _start_head(self, python: Path) -> _State:
         # Sockets' paths have room for about 40 characters before Ray's own, so not below home.
         state = _State(tempfile.mkdtemp(prefix="gridweave-"), self._version)
         head = ["-m", "ray.scripts.scripts", "start", "--head", "--port=0", "--include-dashboard=false", "--no-monitor"]
         self._start(python, state, self._labels, head, LOOPBACK)
         state = self._read() or state
-        address = (Path(state.temp) / "ray_current_cluster").read_text().strip()
-        self._write(evolve(state, address=address))
-        return address
+        state = evolve(state, address=(Path(state.temp) / "ray_current_cluster").read_text().strip())
+        self._write(state)
+        return state
 
     def _start(self, python: Path, state: _State, labels: Mapping[str, str], command: list[str], env: Mapping[str, str]) -> LocalNode:
         command = [str(python), "-P", *command, "--node-ip-address=127.0.0.1", f"--temp-dir={state.temp}"]
@@ -214,6 +229,10 @@ class LocalRay:
         half = self._file.with_suffix(".new")
         half.write_text(dump(state))
         half.replace(self._file)
+
+
+def _carriers(head: LocalNode) -> dict[str, ProcessId | None]:
+    return {"GCS": head.gcs, "raylet": head.raylet}
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ports.blobs import Grant, run_prefix
-from ports.cluster import Answer, Command, Forget, Go, Hello, Kill, Prepare, Renew, Reports, ReportState, RunReport, StoredResult
+from ports.cluster import Answer, Command, Forget, Go, Hello, Input, Kill, Prepare, Renew, Reports, ReportState, RunReport, StoredResult
 from ports.nodes import Gpu
 from ports.units import Mib, Span
 from ports.workloads import Exit, ExitKind, RunId, Slot
@@ -24,8 +24,8 @@ def command_json(command: Command) -> dict[str, Any]:
             return {"kind": "go", "run": str(run), "max_runtime_ms": None if limit is None else limit.ms}
         case Kill(run, grace):
             return {"kind": "kill", "run": str(run), "grace_ms": grace.ms}
-        case Renew(run, output):
-            return {"kind": "grant", "run": str(run), "output": _grant_json(output)}
+        case Renew(run, output, inputs):
+            return {"kind": "grant", "run": str(run), "output": _grant_json(output), "inputs": _inputs_json(inputs)}
         case Forget(run):
             return {"kind": "forget", "run": str(run)}
 
@@ -40,11 +40,15 @@ def _prepare_json(command: Prepare) -> dict[str, Any]:
         "slots": [{"gpu": slot.gpu, "mib": slot.mib.n} for slot in command.slots],
         "gpu_totals": [total.n for total in command.totals],
         "env": {"pip": list(env.pip), "uv": list(env.uv), "env_vars": env.env_vars, "working_dir": env.working_dir is not None},
-        "inputs": {name: {**_grant_json(each.grant), "sha256": each.sha256, "size": each.size} for name, each in command.inputs.items()},
+        "inputs": _inputs_json(command.inputs),
         "output": _grant_json(command.output),
         "setup_bound_ms": command.setup_bound.ms,
         "uid": command.uid,
     }
+
+
+def _inputs_json(inputs: Mapping[str, Input]) -> dict[str, Any]:
+    return {name: {**_grant_json(each.grant), "sha256": each.sha256, "size": each.size} for name, each in inputs.items()}
 
 
 def _grant_json(grant: Grant) -> dict[str, Any]:
@@ -97,6 +101,7 @@ def report_of(json: Json, node: str) -> RunReport:
         tuple(Slot(node, each["gpu"], Mib(each["mib"])) for each in json["slots"]),
         json.get("epoch", 0),
         json.get("uid", ""),
+        json.get("fetch_error", ""),
     )
 
 

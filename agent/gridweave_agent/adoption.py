@@ -11,13 +11,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Protocol
 
 from gridweave_agent import ending
+from gridweave_agent.ended import Ended
 from gridweave_agent.links import Links
-from gridweave_agent.protocol import NEVER_RAN, PREPARING, RUNNER_LOST, RUNNING, SETUP_FAILED, Exit, Result, read_int, read_map
+from gridweave_agent.protocol import NEVER_RAN, PREPARING, RUNNER_LOST, RUNNING, SETUP_FAILED, Exit
 from gridweave_agent.rundir import RunDir, persistently, read_json
 from gridweave_agent.table import Run, Table
 
@@ -26,14 +26,10 @@ log = logging.getLogger("gridweave_agent")
 ADOPTED, SET_UP_AGAIN = "adopted", "set up again"
 
 
-class End(Protocol):
-    def __call__(self, run: Run, how: Exit, *, ran_ms: int = 0, result: Result | None = None, log_bytes: int | None = None) -> None: ...
-
-
 class Adoption:
     """end: records that a run is gone."""
 
-    def __init__(self, table: Table, links: Links, end: End) -> None:
+    def __init__(self, table: Table, links: Links, end: Callable[[Run, Ended], None]) -> None:
         self._table, self._links, self._end = table, links, end
 
     def take(self, run: Run) -> str:
@@ -60,17 +56,10 @@ class Adoption:
 
     def ended(self, run: Run) -> bool:
         """Whether the supervisor recorded the end; then the run is gone."""
-        record = read_json(run.dir.exit)
+        record = Ended.read(run.dir)
         if record is None:
             return False
-        result = record.get("result")
-        self._end(
-            run,
-            Exit.parse(read_map(record, "exit")),
-            ran_ms=read_int(record, "ran_ms"),
-            result=Result.parse(result) if isinstance(result, dict) else None,
-            log_bytes=read_int(record, "log_bytes"),
-        )
+        self._end(run, record)
         return True
 
     def look_into(self, run: Run) -> None:
@@ -99,7 +88,7 @@ class Adoption:
             how = Exit(SETUP_FAILED, message="The process that supervises the run ended before it was ready." + _crash(run.dir))
         else:
             how = Exit(NEVER_RAN, message="The process that supervised the run was lost before it was told to go.")
-        self._end(run, how, ran_ms=last_sign_of_life(run.dir))
+        self._end(run, Ended(how, run.started, last_sign_of_life(run.dir), run.log_bytes))
 
 
 def _crash(folder: RunDir) -> str:

@@ -7,13 +7,13 @@ work is in threads. An epoch is raised only when no command of an older one is s
 from __future__ import annotations
 
 import logging
-import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
 from gridweave_agent import adoption, clock, probe
+from gridweave_agent.ended import Ended
 from gridweave_agent.environments import Environments
 from gridweave_agent.forker import Forker
 from gridweave_agent.journal import Journal
@@ -32,7 +32,7 @@ from gridweave_agent.protocol import (
     Grant,
     Json,
     Prepare,
-    Result,
+    read_inputs,
     read_int,
     read_run,
     read_str,
@@ -219,7 +219,7 @@ class Agent:
             unborn = run.state == PREPARING and not run.forked
             run.kill_ms = grace
         if unborn:
-            self.end(run, Exit(NEVER_RAN, message=_ENDED_EARLY))
+            self._ended(run, Exit(NEVER_RAN, message=_ENDED_EARLY))
         else:
             self._pass_on_kill(run)
         return _done()
@@ -232,8 +232,12 @@ class Agent:
         run = self.table.get(read_run(command))
         if run is None:
             return _unknown()
-        grant = Grant.parse(command.get("output"), "output")
-        renewed = replace(run.prepare, output=grant)
+        grant, inputs = Grant.parse(command.get("output"), "output"), read_inputs(command, required=False)
+        for name, given in inputs.items():
+            known = run.prepare.inputs.get(name)
+            if known is None or (known.sha256, known.size) != (given.sha256, given.size):
+                raise BadMessage(f"inputs.{name}: a grant for another object than the run was prepared with")
+        renewed = replace(run.prepare, output=grant, inputs={**run.prepare.inputs, **inputs})
         self._journal.keep(run.dir, renewed, run.epoch)
         with self.table.changed:
             run.output, run.prepare = grant, renewed
@@ -294,23 +298,29 @@ class Agent:
     def _setup_failed(self, run: Run, message: str, again: bool) -> None:
         """again: by no fault of its user's, so that another attempt may be made."""
         if run.killed:
-            self.end(run, Exit(NEVER_RAN, message=_ENDED_EARLY))
+            self._ended(run, Exit(NEVER_RAN, message=_ENDED_EARLY))
         else:
-            self.end(run, Exit(NEVER_RAN if again else SETUP_FAILED, message=message))
+            self._ended(run, Exit(NEVER_RAN if again else SETUP_FAILED, message=message))
 
-    def end(self, run: Run, how: Exit, *, ran_ms: int = 0, result: Result | None = None, log_bytes: int | None = None) -> None:
-        """The run is gone. Recorded first, unless its supervisor has done so."""
-        if run.state == GONE:
-            return
-        if not os.path.exists(run.dir.exit):
-            record = {"exit": how.json(), "result": None, "started": run.started, "ran_ms": ran_ms, "log_bytes": run.log_bytes}
-            write_json(run.dir.exit, record)
+    def _ended(self, run: Run, how: Exit) -> None:
+        """Nothing of it was ever told to go."""
+        self.end(run, Ended(how, run.started, 0, run.log_bytes))
 
-        def change(run: Run) -> None:
-            run.state, run.exit, run.result, run.ran_ms, run.detail = GONE, how, result, ran_ms, ""
-            run.log_bytes = run.log_bytes if log_bytes is None else log_bytes
+    def end(self, run: Run, ended: Ended) -> None:
+        """The run is gone. It ends in one way, whoever else says so at the same moment: the one that is recorded first."""
+        with run.ending:
+            if run.state == GONE:
+                return
+            recorded = Ended.read(run.dir)
+            if recorded is None:
+                write_json(run.dir.exit, ended.json())
+            final = recorded or ended
 
-        self.table.change(run, change)
+            def change(run: Run) -> None:
+                run.state, run.exit, run.result, run.ran_ms = GONE, final.exit, final.result, final.ran_ms
+                run.log_bytes, run.detail, run.fetch_error = final.log_bytes, "", ""
+
+            self.table.change(run, change)
         self._uploads.notice(run, now=True)
 
     def _in_use(self) -> set[str]:

@@ -18,7 +18,7 @@ from gridweave_agent.environments import Environments
 from gridweave_agent.forker import Forker, ForkFailed
 from gridweave_agent.installer import InstallFailed
 from gridweave_agent.links import Links
-from gridweave_agent.protocol import Gpu
+from gridweave_agent.protocol import Gpu, Grant
 from gridweave_agent.rundir import RunDir, persistently, write_atomic, write_json
 from gridweave_agent.settings import Settings
 from gridweave_agent.table import Run, Table
@@ -78,10 +78,10 @@ class Preparing:
         deadline = time.monotonic() + run.prepare.setup_bound_ms / 1000
         stopped = run.stop.is_set
         os.makedirs(run.dir.inputs, mode=0o755, exist_ok=True)
-        for name, grant in run.prepare.inputs.items():
+        for name in run.prepare.inputs:
             if name not in ("function", "args"):
                 self._detail(run, f"Fetching {name}…")
-            download_until(grant, name, f"{run.dir.inputs}/{name}", deadline, stopped)
+            self._fetch(run, name, deadline)
         environment = self._environments.ensure(run.prepare.env, deadline, stopped, lambda text: self._detail(run, text))
         self._folders(run.dir, run)
         venv = f"{environment}/venv" if environment else ""
@@ -92,6 +92,22 @@ class Preparing:
             if not run.forked:
                 return  # who stopped it has ended it
         self._fork(run, what)
+
+    def _fetch(self, run: Run, name: str, deadline: float) -> None:
+        """By whatever grant is the newest: the server of an older one may be gone."""
+
+        def newest() -> Grant:
+            with self._table.changed:
+                return run.prepare.inputs[name]
+
+        def say(why: str) -> None:
+            def change(run: Run) -> None:
+                run.fetch_error = why
+
+            if why != run.fetch_error:
+                self._table.change(run, change)
+
+        download_until(newest, name, f"{run.dir.inputs}/{name}", deadline, run.stop.is_set, say)
 
     def _folders(self, folder: RunDir, run: Run) -> None:
         for name, target in (("code", folder.code), ("working_dir", folder.work)):

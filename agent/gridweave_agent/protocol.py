@@ -193,7 +193,7 @@ class Prepare:
     def parse(message: Json) -> Prepare:
         slots = tuple(Slot.parse(value) for value in read_list(message, "slots"))
         totals = [total for total in read_list(message, "gpu_totals", required=False) if isinstance(total, int)]
-        inputs = {name: Grant.parse(value, f"inputs.{name}") for name, value in read_map(message, "inputs").items()}
+        inputs = read_inputs(message)
         if unknown := sorted(set(inputs) - {"function", "args", "code", "working_dir"}):
             raise BadMessage(f"inputs.{unknown[0]}: wanted function, args, code or working_dir")
         if missing := sorted({"function", "args"} - set(inputs)):
@@ -226,6 +226,11 @@ class Prepare:
             "extra_env": self.extra_env,
             "uid": self.uid,
         }
+
+
+def read_inputs(message: Json, *, required: bool = True) -> dict[str, Grant]:
+    """Grants to fetch, by the input's name."""
+    return {name: Grant.parse(value, f"inputs.{name}") for name, value in read_map(message, "inputs", required=required).items()}
 
 
 def read_run(message: Json) -> str:

@@ -28,7 +28,8 @@ class Run:
 
     go_ms: of CLOCK_BOOTTIME. killed: it was ended on request. kill_ms: grace of a kill that no supervisor has heard yet.
     busy: `go` is being made durable. forked: it has a supervisor, or will have in a moment. environment: its folder.
-    stop: set when its set-up shall end.
+    fetch_error: why an input can't be fetched by the grant that there is. stop: set when its set-up shall end.
+    ending: held while its end is recorded.
     """
 
     prepare: Prepare
@@ -44,6 +45,7 @@ class Run:
     result: Result | None = None
     stored: bool = False
     stored_error: str = ""
+    fetch_error: str = ""
     log_bytes: int = 0
     killed: bool = False
     kill_ms: int | None = None
@@ -51,6 +53,7 @@ class Run:
     forked: bool = False
     environment: str = ""
     seq: int = 0
+    ending: threading.Lock = field(default_factory=threading.Lock)
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -75,6 +78,7 @@ class Run:
             "result": self.result.json() if self.result else None,
             "stored": self.stored,
             "stored_error": self.stored_error,
+            "fetch_error": self.fetch_error,
             "log_bytes": self.log_bytes,
         }
 

@@ -61,19 +61,29 @@ def download(grant: Grant, name: str, path: str, stopped: Callable[[], bool]) ->
         raise TransferError(f"input {name}: its {size} bytes have another digest than they should", again=size < limit)
 
 
-def download_until(grant: Grant, name: str, path: str, deadline: float, stopped: Callable[[], bool]) -> None:
-    """The same, tried again until `deadline` (of the monotonic clock, in seconds)."""
+def download_until(
+    grant: Callable[[], Grant], name: str, path: str, deadline: float, stopped: Callable[[], bool], say: Callable[[str], None]
+) -> None:
+    """The same, tried again until `deadline` (of the monotonic clock, in seconds).
+
+    grant: the newest one; asked before each try, and one that came meanwhile is tried whatever the older one's failure was.
+    say: is told why it does not work now, "" once it does.
+    """
     failures = 0
     while True:
+        used = grant()
         try:
-            download(grant, name, path, stopped)
+            download(used, name, path, stopped)
         except TransferError as error:
-            pause = backoff_s(failures, 100, 5_000)
-            if not error.again or stopped() or time.monotonic() + pause > deadline:
+            say(str(error))
+            renewed = grant() != used
+            pause = 0.0 if renewed else backoff_s(failures, 100, 5_000)
+            if not (error.again or renewed) or stopped() or time.monotonic() + pause > deadline:
                 raise
             failures += 1
             time.sleep(pause)
         else:
+            say("")
             return
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from gridweave_agent import clock, descendants, ending, inner, isolation, oom
 from gridweave_agent.control import Control
 from gridweave_agent.durations import in_words
+from gridweave_agent.ended import Ended
 from gridweave_agent.ending import Seen
 from gridweave_agent.frames import FrameReader
 from gridweave_agent.logfile import LogFile
@@ -237,24 +238,17 @@ class Watch:
         result = None
         if self._frames.kept:
             result = Result(self._frames.size, self._frames.sha256, self._frames.complete == "X")
-        self._record(
-            {
-                "exit": self._exit().json(),
-                "result": result.json() if result else None,
-                "started": self._go_ms is not None,
-                "ran_ms": max(0, gone_ms - self._go_ms) if self._go_ms is not None else 0,
-                "log_bytes": self._log.size,
-            }
-        )
+        ran_ms = max(0, gone_ms - self._go_ms) if self._go_ms is not None else 0
+        self._record(Ended(self._exit(), self._go_ms is not None, ran_ms, self._log.size, result))
         self._state = GONE
         self._control.tell(self._summary())
         self._control.close()
 
-    def _record(self, record: Mapping[str, object]) -> None:
+    def _record(self, ended: Ended) -> None:
         """Write how it ended; a disk that is full now may not be so in a second, and nobody else knows this."""
         while True:
             try:
-                write_json(self._run.exit, record)
+                write_json(self._run.exit, ended.json())
             except FileNotFoundError:
                 return  # the folder was removed: nobody will ask
             except OSError:

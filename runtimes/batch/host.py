@@ -57,6 +57,11 @@ class Host:
         """The newest of each kind; none before the first."""
         return tuple(self._rounds.values())
 
+    @property
+    def trouble(self) -> str:
+        """Why the cluster can't be asked now; "" if it can, or if another process schedules."""
+        return self._term.trouble if self._term is not None and self.scheduling else ""
+
     def _note(self, what: str, began: Span, said: str) -> None:
         clock = self.house.clock
         self._rounds[what] = Round(what, clock.now(), clock.elapsed() - began, said)

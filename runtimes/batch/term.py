@@ -40,7 +40,8 @@ BURST = 1_000  # events folded before a round is taken
 
 @define
 class Term:
-    """keep: asked now and then; False ends the term. reached: when the cluster answered first, None as long as it has not."""
+    """keep: asked now and then; False ends the term. reached: when the cluster answered first, None as long as it has not.
+    trouble: why the cluster can't be asked now, "" if it can."""
 
     house: House
     cluster: Cluster
@@ -50,6 +51,7 @@ class Term:
     pace: Pace = field(factory=Pace)
     newest: int = 0
     reached: Span | None = field(default=None, init=False)
+    trouble: str = field(default="", init=False)
     _inbox: SimpleQueue[Event] = field(factory=SimpleQueue, init=False)
     _links: dict[str, NodeLink] = field(factory=dict, init=False)
     _stop: threading.Event = field(factory=threading.Event, init=False)
@@ -214,13 +216,13 @@ class Term:
         answered = False
         while not self._stop.is_set():
             try:
-                seen, answered = self.cluster.nodes(), True
+                seen, answered, self.trouble = self.cluster.nodes(), True, ""
                 self.reached = self.reached or self.house.clock.elapsed()
                 self._inbox.put(Listed(frozenset(node.name for node in seen if node.alive)))
             except Unavailable as error:
                 said = log.debug if error.detail == STARTING and not answered else log.warning
                 said("the cluster can't be asked", error=str(error))
-                seen = ()
+                seen, self.trouble = (), str(error)
             for node in seen:
                 link = self._links.get(node.name)
                 if link is not None:

@@ -39,7 +39,7 @@ def create_app(services: Services) -> Edge:
     for kind in (Exception, falcon.HTTPError):
         app.add_error_handler(kind, problems.handle)
     _add_routes(app, services)
-    services.registry.register(FleetCollector(services.watch))
+    services.registry.register(FleetCollector(services.watch, services.trouble))
     return Edge(app, services.stop)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Callable
 from functools import partial
 
 from adapters.local.grants import GrantedWrite, open_grant, write_grant
@@ -23,6 +24,7 @@ def gateway_services(settings: Settings, url: str) -> Services:
     """Called in the process that serves, after its fork. url: under which nodes reach this gateway."""
     wired = wire(settings, url)
     host = wired.host(settings) if settings.scheduler is Scheduler.EMBEDDED else None
+    trouble = (lambda: host.trouble) if host is not None else str
     watch = Watch(wired.house.workloads, wired.house.nodes, policy(wired.house.terms.placement))
 
     def stop() -> None:
@@ -37,7 +39,8 @@ def gateway_services(settings: Settings, url: str) -> Services:
         AgentTails(partial(tail_token, wired.secret)),
         check_grant=partial(_permit, wired.secret),
         upload_grants=partial(write_grant, wired.secret, url.rstrip("/")),
-        not_ready=partial(_not_ready, wired, watch, _demo_names(settings)),
+        not_ready=partial(_not_ready, wired, watch, _demo_names(settings), trouble),
+        trouble=trouble,
         versions={"ray": _installed("ray")},
         rounds=host.rounds if host is not None else tuple,
         spool=settings.state_dir.absolute() if settings.blobs is Blobs.FOLDER else None,  # the disk that is to hold it anyway
@@ -59,8 +62,9 @@ def _demo_names(settings: Settings) -> frozenset[str]:
     return frozenset(node.name for node in demo_nodes(settings.demo_fleet)) if settings.demo else frozenset()
 
 
-def _not_ready(wired: Wired, watch: Watch, expected: frozenset[str]) -> list[str]:
-    """expected: nodes that are known to be on their way; an ask that only they could hold would be refused before."""
+def _not_ready(wired: Wired, watch: Watch, expected: frozenset[str], trouble: Callable[[], str]) -> list[str]:
+    """expected: nodes that are known to be on their way; an ask that only they could hold would be refused before.
+    trouble: why the cluster can't be asked. It is no reason by itself: agents that are known need no cluster."""
     reasons = []
     try:
         if wired.leadership.holder() is None:
@@ -70,6 +74,7 @@ def _not_ready(wired: Wired, watch: Watch, expected: frozenset[str]) -> list[str
         return [str(error)]
     if not any(node.record.status.state is NodeState.READY for node in nodes):
         reasons.append("No node is ready." if nodes else "No node has joined yet.")
+        reasons += [f"The cluster can't be asked: {why}." for why in (trouble(),) if why]
     elif missing := expected - {node.record.name for node in nodes if node.gpus}:
         reasons.append(f"{len(missing)} of the {len(expected)} nodes of the demo have not joined yet.")
     return reasons

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import falcon.asgi
 from prometheus_client import CollectorRegistry, Histogram
@@ -19,10 +19,10 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class FleetCollector(Collector):
-    """Reads the live copy at each scrape; nothing is kept up to date between scrapes."""
+    """Reads the live copy at each scrape; nothing is kept up to date between scrapes. trouble: why the cluster can't be asked."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    def __init__(self, watch: Watch, trouble: Callable[[], str]) -> None:
+        self._watch, self._trouble = watch, trouble
 
     def describe(self) -> Iterator[Metric]:
         return iter(())
@@ -45,6 +45,9 @@ class FleetCollector(Collector):
         stale = GaugeMetricFamily("gridweave_store_stale", "1 while the workload store does not answer.")
         stale.add_metric([], 1 if self._watch.stale else 0)
         yield stale
+        cluster = GaugeMetricFamily("gridweave_cluster_unreachable", "1 while the scheduler in this process can't ask Ray for its nodes.")
+        cluster.add_metric([], 1 if self._trouble() else 0)
+        yield cluster
         unreadable = GaugeMetricFamily(
             "gridweave_unreadable_objects", "Stored objects that can't be read and are skipped.", labels=["kind"]
         )

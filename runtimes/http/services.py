@@ -64,8 +64,8 @@ def _nothing_missing() -> list[str]:
 class Services:
     """check_grant: of URLs below /v1/blobs/. upload_grants: makes those that users upload by, of prefix, bytes and end; None: the
     blob store's own. not_ready: why no new work would run now, empty if it would. versions: of the cluster, shown at /version.
-    rounds: the last ones of what this process hosts. stopping: set at SIGTERM. spool: where large bodies wait until they are
-    whole, None for the system's own folder."""
+    rounds: the last ones of what this process hosts. trouble: why its scheduler can't ask the cluster, "" if it can.
+    stopping: set at SIGTERM. spool: where large bodies wait until they are whole, None for the system's own folder."""
 
     settings: Settings
     house: House
@@ -79,6 +79,7 @@ class Services:
     pools: Pools = field(factory=Pools)
     stopping: asyncio.Event = field(factory=asyncio.Event)
     rounds: Callable[[], tuple[Round, ...]] = lambda: ()
+    trouble: Callable[[], str] = str
     spool: Path | None = None
     on_start: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None

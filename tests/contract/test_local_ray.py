@@ -45,8 +45,11 @@ def test_one_that_lost_its_raylet_is_started_anew(home: Path) -> None:
     local.ensure()
     old = local.nodes[0]
     assert old.raylet is not None
+    assert "" == local.fault()
     os.kill(old.raylet.pid, signal.SIGKILL)
+    assert "the local Ray's raylet died" == local.fault()
     local.ensure()
+    assert "" == local.fault()
     assert () == old.session.members()
     assert local.nodes[0].raylet is not None
 

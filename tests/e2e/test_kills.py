@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+from gridweave_agent.rundir import read_json
 
 from tests.e2e import machine
 from tests.e2e.closed_form import charged, cost
@@ -343,6 +344,29 @@ def test_the_other_gateway_takes_over(rig: Rig, tmp_path: Path) -> None:
             rig.gateway.start()
             rig.gateway.answers()
     until(lambda: holder(rig) not in (0, before), "the first one has taken over again")
+
+
+def test_inputs_are_fetched_from_whoever_takes_over(rig: Rig, tmp_path: Path) -> None:
+    """What serves a run's inputs may die with the term that granted them, while the run is still set up."""
+    user = rig.user()
+    with restarts(rig):
+        settings = rig.gateway.settings
+        rig.gateway.kill()
+        rig.gateway.settings = {**settings, "GATEWAY_URL": "http://127.0.0.1:1"}  # an address at which soon nobody is any more
+        rig.gateway.start()
+        rig.gateway.ready()
+        until(lambda: holder(rig) and rig.all_ready(NODES), "it has heard of all nodes")
+        flag, mark = tmp_path / "flag", tmp_path / "mark"
+        job = user.spawn(waits, str(flag), str(mark), gpu="L4-24GB", owner="org")
+        run = f"{job.id}/1"
+        until(lambda: read_json(machine.run_folder(rig, SMALL, run).prepare), "the agent fetches")
+        assert "Allocated" == job.status()["phase"]
+        rig.gateway.kill()
+        rig.gateway.settings = settings
+        rig.gateway.start()
+        flag.touch()
+        assert "done" == job.result(timeout=60)
+        assert [run] == mark.read_text().split()
 
 
 def test_a_second_scheduler_exits_and_names_the_first(rig: Rig) -> None:

@@ -21,7 +21,7 @@ from core.ledger_state import GpuState
 from core.next_step import NodeView, Step
 from core.roster import Node, Roster
 from core.schedule import Scheduler
-from ports.cluster import Command, Forget, Go, Kill
+from ports.cluster import Command, Forget, Go, Kill, Renew
 from ports.credits import Charge, ChargeAnswer
 from ports.errors import Conflict, Invalid, Unavailable
 from ports.nodes import NodeRecord
@@ -158,6 +158,13 @@ class LeavesEverythingBehind(Scheduler):
             super()._tell(name, command)
 
 
+class RenewsNoInputs(Scheduler):
+    """Whoever was to serve what a run still has to fetch may be dead; it is given fresh permission to upload, and nothing else."""
+
+    def _tell(self, name: str, command: Command) -> None:
+        super()._tell(name, evolve(command, inputs={}) if isinstance(command, Renew) else command)
+
+
 class ReadsTheClock(Scheduler):
     """How long it ran is the difference of two wall clocks."""
 
@@ -188,6 +195,7 @@ class ObeysAnybody(Machine):
         (StartsUnwritten, CRASHES),
         (ForgetsAtOnce, ANSWERS),
         (LeavesEverythingBehind, ANSWERS),
+        (RenewsNoInputs, CRASHES),
         (ReadsTheClock, JUMPS),
     ],
 )

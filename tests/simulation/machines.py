@@ -65,6 +65,7 @@ class SimRun:
     prepare: Prepare
     epoch: int
     output: Grant
+    server: int  # epoch of the term that gave the grants to fetch
     state: ReportState = ReportState.PREPARING
     started: bool = False
     go_at: int = 0
@@ -75,6 +76,7 @@ class SimRun:
     result: StoredResult | None = None
     stored: bool = False
     stored_error: str = ""
+    fetch_error: str = ""
     seq: int = 0
     dead: bool = False  # its processes are gone, and its agent does not know yet
 
@@ -95,6 +97,7 @@ class Machine:
         self._clock, self._blobs, self._truth = clock, blobs, truth
         self.powered, self.connected, self.agent_up = True, True, True
         self.blobs_down: Callable[[], bool] = lambda: False
+        self.serves: Callable[[int], bool] = lambda epoch: True  # whether the process of that term lives, and so serves its grants
         self.epoch = 0
         self.runs: dict[RunId, SimRun] = {}
         self._barred: dict[RunId, str | None] = {}  # of which workload; None: of any
@@ -160,8 +163,9 @@ class Machine:
                 run.killed = True
                 if run.state is ReportState.PREPARING:
                     self._end(run, Exit(ExitKind.NEVER_RAN, message="It was ended on request."))
-            case Renew(output=grant):
+            case Renew(output=grant, inputs=inputs):
                 run.output = grant
+                run.server = self.epoch if inputs else run.server
                 self._mark(run)
             case Forget():
                 if run.state is not ReportState.GONE:
@@ -181,7 +185,7 @@ class Machine:
             if self.used(slot.gpu) + slot.mib.n > total:
                 self._truth.refused.append(f"{command.run} on {self.name}: GPU {slot.gpu} has {total}, {self.used(slot.gpu)} used")
                 return Answer(False, f"GPU {slot.gpu} is full")
-        self.runs[command.run] = SimRun(command, self.epoch, command.output)
+        self.runs[command.run] = SimRun(command, self.epoch, command.output, self.epoch)
         self._mark(self.runs[command.run])
         return Answer(True)
 
@@ -216,6 +220,7 @@ class Machine:
             run.prepare.slots,
             run.epoch,
             run.prepare.uid,
+            run.fetch_error,
         )
 
     def _ran(self, run: SimRun) -> Span:
@@ -240,11 +245,7 @@ class Machine:
         if run.dead:
             self._bury(run)
         elif run.state is ReportState.PREPARING:
-            if option % 16 == 15:
-                self._end(run, Exit(ExitKind.SETUP_FAILED, message="no such package"))
-            else:
-                run.state = ReportState.READY
-                self._mark(run)
+            self._set_up(run, option)
         elif run.state is ReportState.READY:
             self._end(run, Exit(ExitKind.NEVER_RAN, message="It was ended on request."))
         elif not run.killed and option % 3:
@@ -256,6 +257,14 @@ class Machine:
         else:
             self._end(run, Exit(NORMAL[(0, 0, 0, 0, 1, 2, 3, 0)[option // 4 % 8]], code=0))
         return f"{run.id} is {run.state}{f', {run.exit.kind}' if run.exit else ''}"
+
+    def _set_up(self, run: SimRun, option: int) -> None:
+        run.fetch_error = "" if self.serves(run.server) else "input function: the store can't be reached"
+        if option % 16 == 15:
+            self._end(run, Exit(ExitKind.SETUP_FAILED, message="no such package"))
+        elif not run.fetch_error:
+            run.state = ReportState.READY
+        self._mark(run)
 
     def finish(self, run: RunId, how: Exit) -> None:
         """End a run as told."""

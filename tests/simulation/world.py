@@ -101,6 +101,7 @@ class World:
             gpus = tuple(Gpu(index, model, "nvidia", Mib(mib)) for index in range(count))
             self.machines[name] = machine(name, owner, gpus, self.clock, self.blobs, self.truth)
             self.machines[name].blobs_down = lambda: "blobs" in self.faults.down
+            self.machines[name].serves = self._serves
         for caller, credits in USERS:
             lines = {user_account(caller.user): Credits(credits * 1_000_000), ISSUE: Credits(-credits * 1_000_000)}
             self.money.post(f"grant-{caller.user}", "grant", lines)
@@ -162,6 +163,10 @@ class World:
             self.process = None
         elif process in self.old:
             self.old.remove(process)
+
+    def _serves(self, epoch: int) -> bool:
+        """Whether the process of that term lives: the inputs that it granted are fetched from it."""
+        return any(each is not None and each.epoch == epoch for each in (self.process, *self.old))
 
     def busy(self, process: Process | None) -> bool:
         """Whether its deciding thread stands still in the middle of something."""

@@ -148,7 +148,8 @@ def test_commands_become_the_protocols_words(server: Scripted) -> None:
     env = Environment(("numpy",), ("rich",), {"A": "\udcff"}, BlobRef("cd", 3))
     slots = (Slot("n", 1, Mib(512)),)
     prepare = Prepare(RUN, "alice", "f", slots, (Mib(24_576),), env, {"function": Input("ab", 4, read)}, write, Span(60_000))
-    commands: list[Command] = [prepare, Go(RUN), Go(RUN, Span(5)), Kill(RUN, Span(7)), Renew(RUN, write), Forget(RUN)]
+    renew = Renew(RUN, write, {"function": Input("ab", 4, read)})
+    commands: list[Command] = [prepare, Go(RUN), Go(RUN, Span(5)), Kill(RUN, Span(7)), renew, Forget(RUN)]
     server.says({"answers": [{"ok": True, "known": True, "error": ""}] * 5 + [{"ok": False, "known": False, "error": "no"}]})
     with asking(lambda: server.address) as agent:
         answers = agent.command(3, commands)
@@ -184,7 +185,7 @@ def test_commands_become_the_protocols_words(server: Scripted) -> None:
         {"kind": "go", "run": "job-1/2", "max_runtime_ms": None},
         {"kind": "go", "run": "job-1/2", "max_runtime_ms": 5},
         {"kind": "kill", "run": "job-1/2", "grace_ms": 7},
-        {"kind": "grant", "run": "job-1/2", "output": grant},
+        {"kind": "grant", "run": "job-1/2", "output": grant, "inputs": expected["inputs"]},
         {"kind": "forget", "run": "job-1/2"},
     ]
     assert [expected, *rest] == body["commands"]

@@ -16,6 +16,7 @@ import pytest
 
 from adapters.ray.process import DriverProcess
 from adapters.ray.sessions import process_id
+from ports.cluster import STARTING
 from ports.errors import Unavailable
 from ports.units import Span
 
@@ -59,6 +60,45 @@ def test_why_there_is_no_cluster_is_told_to_whoever_asks() -> None:
             driver.ask("nodes")
     finally:
         driver.close()
+
+
+def test_a_driver_whose_cluster_has_died_is_replaced_at_the_next_request(silent: str) -> None:
+    """It would go on to answer for a cluster that carries nobody any more."""
+    faults = [""]
+    driver = DriverProcess(lambda: silent, b"", answers_within=Span(200), fault=lambda: faults[0])
+    try:
+        while driver.pid is None:
+            with pytest.raises(Unavailable, match=STARTING):
+                driver.ask("ping")
+        first = driver.pid
+        faults[0] = "the head died"
+        with pytest.raises(Unavailable, match="the head died"):
+            driver.ask("ping")
+        faults[0] = ""
+        while driver.pid in (first, None):
+            with pytest.raises(Unavailable, match=STARTING):
+                driver.ask("ping")
+        assert process_id(first) is None
+    finally:
+        driver.close()
+
+
+def test_a_cluster_that_can_not_be_had_is_tried_for_with_growing_pauses() -> None:
+    """Whoever asks may ask often; a machine that has no room for Ray must not be kept busy with starting it."""
+    tried: list[int] = []
+
+    def connect() -> str:
+        tried.append(len(tried))
+        raise Unavailable("ray", "no space left")
+
+    driver = DriverProcess(connect, b"")
+    try:
+        for _ in range(200):
+            with pytest.raises(Unavailable, match="no space left"):
+                driver.ask("nodes")
+    finally:
+        driver.close()
+    assert 2 <= len(tried) < 20
 
 
 def test_no_driver_outlives_a_parent_that_is_killed(silent: str, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_what_can_not_be_read_is_counted() -> None:
     assert {"job": 2, "node": 1} == watch.unreadable()
     shown = {
         sample.labels["kind"]: sample.value
-        for metric in FleetCollector(watch).collect()
+        for metric in FleetCollector(watch, str).collect()
         for sample in metric.samples
         if sample.name == "gridweave_unreadable_objects"
     }
