@@ -20,6 +20,7 @@ import struct
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import TracebackType
 
 from adapters.local.grants import read_grant, write_grant
 from ports.blob_keys import checked_key
@@ -47,7 +48,7 @@ class FolderBlobs:
         self._base_url = base_url.rstrip("/")
         self._secret = secret
         self._fsync = fsync
-        with _answering():
+        with _answering:
             os.makedirs(self._objects, mode=0o700, exist_ok=True)
             os.makedirs(self._temporary, mode=0o700, exist_ok=True)
 
@@ -55,14 +56,14 @@ class FolderBlobs:
         target = self._path(key)
         with self._temporarily() as temporary:
             info = self._write(temporary, key, data)
-            with _answering():
+            with _answering:
                 self._name(temporary, target, key, only_new)
         return info
 
     def get(self, key: str, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         if offset < 0 or (length is not None and length < 0):
             raise Invalid(f"There is no range of {length} bytes from {offset}.", "range", "Give 0 or more.")
-        with _answering():
+        with _answering:
             try:
                 handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -77,7 +78,7 @@ class FolderBlobs:
             yield from self.get(key)
 
     def stat(self, key: str) -> BlobInfo | None:
-        with _answering():
+        with _answering:
             try:
                 handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -98,7 +99,7 @@ class FolderBlobs:
     def copy(self, source: str, target: str) -> BlobInfo:
         """Both have the time of the copy afterwards: they are one file with two names."""
         origin, place = self._path(source), self._path(target)
-        with _answering():
+        with _answering:
             try:
                 os.utime(origin)
                 if not self._link_new(origin, place):
@@ -118,7 +119,7 @@ class FolderBlobs:
 
     def delete(self, key: str) -> None:
         path = self._path(key)
-        with _answering(), contextlib.suppress(FileNotFoundError):
+        with _answering, contextlib.suppress(FileNotFoundError):
             os.unlink(path)
             self._prune(os.path.dirname(path))
 
@@ -131,7 +132,7 @@ class FolderBlobs:
     def sweep(self, idle: Span = Span.of(hours=1)) -> int:
         """Remove temporary files that nobody has written to for `idle`; gives their number."""
         swept = 0
-        with _answering():
+        with _answering:
             for entry in os.scandir(self._temporary):
                 with contextlib.suppress(FileNotFoundError):
                     if time.time() - entry.stat().st_mtime >= idle.seconds:
@@ -156,15 +157,15 @@ class FolderBlobs:
     def _write(self, path: str, key: str, data: Iterable[bytes]) -> BlobInfo:
         """An error of `data` itself passes as it is."""
         digest, size = hashlib.sha256(), 0
-        with _answering():
+        with _answering:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             for block in data:
                 digest.update(block)
                 size += len(block)
-                with _answering():
+                with _answering:
                     _write_all(handle, block)
-            with _answering():
+            with _answering:
                 _write_all(handle, _TRAILER.pack(_MARK, digest.digest(), size))
                 if self._fsync and not key.startswith(_TRANSIENT):
                     os.fsync(handle)
@@ -213,7 +214,7 @@ class FolderBlobs:
 
     def _walk(self, folder: str, above: str, start: str = "") -> Iterator[BlobInfo]:
         """In the order of whole keys: a folder counts as its name and a slash."""
-        with _answering():
+        with _answering:
             try:
                 names = sorted(_order(entry) for entry in os.scandir(folder))
             except (FileNotFoundError, NotADirectoryError):
@@ -224,7 +225,7 @@ class FolderBlobs:
             if name.endswith("/"):
                 yield from self._walk(f"{folder}/{name[:-1]}", above + name)
                 continue
-            with _answering(), contextlib.suppress(FileNotFoundError):
+            with _answering, contextlib.suppress(FileNotFoundError):
                 found = os.stat(f"{folder}/{name}{_END}")
                 yield BlobInfo(above + name, found.st_size - _TRAILER.size, _modified(found))
 
@@ -246,7 +247,7 @@ class _Blocks:
         if self._handle is None or self._at >= self._end:
             self.close()
             raise StopIteration
-        with _answering():
+        with _answering:
             block = os.pread(self._handle, min(BLOCK, self._end - self._at), self._at)
         if not block:
             raise Unavailable("the blob store", "a file became shorter while it was read")
@@ -304,9 +305,17 @@ def _sync_folder(folder: str) -> None:
         os.close(handle)
 
 
-@contextlib.contextmanager
-def _answering() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Unavailable("the blob store", error.strerror or "") from error
+class _Answering:
+    """What the system refuses becomes Unavailable. In a class: a generator costs as much as the call that it guards."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise Unavailable("the blob store", error.strerror or "") from error
+
+
+_answering = _Answering()
