@@ -46,7 +46,6 @@ class Node:
     reports: dict[RunId, RunReport] = field(factory=dict)
     ran: dict[RunId, Span] = field(factory=dict)
     ran_saved_at: Span = Span(0)
-    inherited: set[RunId] = field(factory=set)  # of whose running times only a record of an earlier term tells
 
     @property
     def name(self) -> str:
@@ -177,7 +176,6 @@ class Roster:
         if node is not None:
             node.reports.pop(run, None)
             node.ran.pop(run, None)
-            node.inherited.discard(run)
 
     def begin(self, run: RunId, names: Iterable[str]) -> None:
         """A run is about to be booked on these nodes: what an ended one of the same name ran there is not its own. Durable when
@@ -260,10 +258,10 @@ class Roster:
         node = self._nodes.get(name)
         return tuple(dict.fromkeys(RunId.parse(each.run) for each in node.record.status.quarantine)) if node is not None else ()
 
-    def inherited(self, name: str) -> tuple[RunId, ...]:
-        """Runs that an earlier term has noted there, and that nobody has told of in this one: they may be gone for long."""
+    def untold(self, name: str) -> tuple[RunId, ...]:
+        """Runs that were noted there, and of which the node does not tell any more, or has not told in this term: they may be gone."""
         node = self._nodes.get(name)
-        return tuple(sorted(node.inherited - node.reports.keys(), key=str)) if node is not None and node.inherited else ()
+        return tuple(run for run in node.ran if run not in node.reports) if node is not None else ()
 
     def save_all(self, now: Span) -> None:
         """Write the records that are not as they should be; running times at most once per `ran_every`, a silence as it grows."""
@@ -327,7 +325,6 @@ class Roster:
         for text, span in stored.status.ran.items():
             run = RunId.parse(text)
             node.ran[run] = max(span, node.ran.get(run, Span(0)))
-            node.inherited.add(run)
 
     def _judge(self, node: Node, why: str = "") -> None:
         """State, owner and reason of a node, as they follow from what is known; the ledger follows."""

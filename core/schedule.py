@@ -122,7 +122,7 @@ class Scheduler:
         node = self.roster.up(seen, evolve(hello, runs=runs), address)
         self._talks.again(seen.name)
         self._mark_node(seen.name)
-        for run in (*node.reports, *self.roster.quarantined(seen.name), *self.roster.inherited(seen.name)):
+        for run in (*node.reports, *self.roster.quarantined(seen.name), *self.roster.untold(seen.name)):
             self._orphans.add(seen.name, run)
         self._queue_moved = True
 
@@ -500,7 +500,7 @@ class Scheduler:
             if job.status.phase is not Phase.PENDING or job.id not in self.queue:
                 self._dirty[job.id] = None
         for node in self.roster.all():
-            for run in (*self.roster.quarantined(node.name), *self.roster.inherited(node.name)):
+            for run in (*self.roster.quarantined(node.name), *self.roster.untold(node.name)):
                 self._orphans.add(node.name, run)
 
 
