@@ -140,6 +140,24 @@ def test_a_run_that_is_forgotten_does_not_come_back_by_an_operators_write() -> N
     assert [] == told(stage)
 
 
+def test_a_run_that_its_node_was_not_told_to_forget_is_forgotten_when_the_node_is_back_without_it() -> None:
+    """It has ended properly, so nothing is in quarantine for it; and a disk that was wiped tells nothing of it."""
+    stage = Stage()
+    job = stage.submitted()
+    stage.rounds(2)
+    cancel(stage.house, Caller("ann"), job)
+    stage.rounds(2)
+    assert Phase.CANCELLED is stage.phase(job)
+    assert 1 == len(stage.machines["n0"].runs)
+    stage.machines["n0"].power_off()
+    stage.rounds(3)
+    stage.machines["n0"].power_on(wiped=True)
+    stage.rounds(4, ms=6_000)
+    node = stage.term.scheduler.roster.get("n0")
+    assert node is not None
+    assert {} == node.ran
+
+
 def test_what_a_dead_scheduler_noted_of_a_run_that_lives_is_kept() -> None:
     """It is charged already: whoever ends the run as lost must bill no less."""
     stage = Stage()
