@@ -17,7 +17,7 @@ class MoneySeen:
         self.charged = Credits(0)
         self._held: dict[str, Credits] = {}
         self._charged: dict[str, Credits] = {}
-        self._ended: dict[tuple[str, str], None] = {}  # by id and uid, oldest first
+        self._ended: dict[str, None] = {}  # uids, oldest first
 
     @property
     def held(self) -> Credits:
@@ -35,7 +35,7 @@ class MoneySeen:
 
     def see(self, jobs: Iterable[Job], deleted: Iterable[str]) -> None:
         for job in jobs:
-            if (job.id, job.uid) in self._ended:
+            if job.uid in self._ended:
                 continue
             self.charged += job.status.charged - self._charged.get(job.id, Credits(0))
             self._charged[job.id] = job.status.charged
@@ -51,6 +51,6 @@ class MoneySeen:
 
     def _end(self, job: Job) -> None:
         self._charged.pop(job.id)
-        self._ended[job.id, job.uid] = None
+        self._ended[job.uid] = None
         if len(self._ended) > ENDED:
             del self._ended[next(iter(self._ended))]
