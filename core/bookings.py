@@ -33,16 +33,20 @@ class Bookings:
         self._held[job_id] = _Held(run, placement)
 
     def follow(self, job: Job) -> bool:
-        """Make the ledger's picture that of the object; True if something was given back."""
+        """Make the ledger's picture that of the object; True if something was given back.
+
+        A predecessor that was paused may have stored the same run elsewhere, between our booking and our write, which came too late.
+        """
         run = job.status.run
         live = run if run is not None and run.state is not RunState.ENDED else None
         held = self._held.get(job.id)
         if live is None:
             self.homeless.discard(job.id)
         given = False
-        if held is not None and (live is None or live.id != held.run):
+        other = live is not None and held is not None and (live.id, live.placement) != (held.run, held.placement)
+        if held is not None and (live is None or other):
             given = self.drop(job.id)
-        if live is not None and (held is None or live.id != held.run):
+        if live is not None and (held is None or other):
             self._adopt(job.id, live.id, live.placement, live.state is RunState.RUNNING)
         return given
 

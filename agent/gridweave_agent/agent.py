@@ -39,7 +39,7 @@ from gridweave_agent.protocol import (
 )
 from gridweave_agent.rundir import read_json, write_json
 from gridweave_agent.settings import Settings
-from gridweave_agent.table import KNOWN, Run, Table
+from gridweave_agent.table import KNOWN, MOST_BARRED, Run, Table
 from gridweave_agent.uploads import Uploads
 
 log = logging.getLogger("gridweave_agent")
@@ -84,6 +84,8 @@ class Agent:
     def start(self) -> None:
         """Take over from the journal: runs that live are adopted, those that were being set up are set up again, the rest is gone."""
         self._journal.empty_trash()
+        for barred in self._journal.barred(MOST_BARRED):
+            self.table.bar(barred, lambda _: None)
         for folder, prepare, epoch in self._journal.load():
             run = Run(prepare, folder, epoch, prepare.output)
             self.table.adopt(run)
@@ -207,7 +209,7 @@ class Agent:
 
     def _kill(self, command: Json, _: int) -> Answer:
         """Of a run that is not known: whoever asked may rely on it that it will not come."""
-        if self.table.bar(read_run(command)):
+        if self.table.bar(read_run(command), self._journal.bar):
             return {"ok": True, "known": False, "error": ""}
         run = self.table.get(read_run(command))
         if run is None:  # forgotten a moment ago

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gridweave_agent.protocol import Prepare, read_int, read_map
-from gridweave_agent.rundir import RunDir, read_json, write_json
+from gridweave_agent.rundir import RunDir, read_json, write_atomic, write_json
 
 
 class FolderBusy(RuntimeError):
@@ -27,6 +27,7 @@ class Journal:
     def __init__(self, home: Path, lock: int) -> None:
         self.home, self.runs, self.trash = home, home / "runs", home / "trash"
         self._lock = lock
+        self._barred = home / "barred"
         for folder in (self.runs, self.trash):
             folder.mkdir(mode=0o711, exist_ok=True)
 
@@ -61,6 +62,21 @@ class Journal:
     def raise_epoch(self, epoch: int) -> None:
         """Durable when it returns."""
         write_json(str(self.home / "epoch.json"), {"epoch": epoch})
+
+    def barred(self, most: int) -> list[str]:
+        """Runs that a kill has barred, oldest first; the file keeps no more of them than `most`."""
+        try:
+            found = self._barred.read_text().split()
+        except FileNotFoundError:
+            return []
+        if len(found) > most:
+            write_atomic(str(self._barred), "".join(f"{run}\n" for run in found[-most:]).encode())
+        return found[-most:]
+
+    def bar(self, run: str) -> None:
+        """Kept over a restart: whoever was told that the run is not here relies on it, whatever is still under way."""
+        with self._barred.open("a") as file:
+            file.write(f"{run}\n")
 
     def add(self, prepare: Prepare, epoch: int) -> RunDir:
         run = RunDir.of(self.runs, prepare.run)

@@ -19,7 +19,7 @@ from gridweave_agent.rundir import RunDir
 KNOWN = "the run is known already"
 _OTHER = "an earlier workload's run of that name is still known here"
 _BARRED = "the run was ended before this came"
-_MOST_BARRED = 10_000  # remembered; a command is late by seconds, not by so many runs
+MOST_BARRED = 10_000  # remembered; a command is late by seconds, not by so many runs
 
 
 @dataclass
@@ -143,17 +143,19 @@ class Table:
                 self._bar(run.id, run.prepare.uid)
             self.changed.notify_all()
 
-    def bar(self, run: str) -> bool:
-        """Take that run in no more, whatever comes; False if it is here."""
+    def bar(self, run: str, note: Callable[[str], None]) -> bool:
+        """Take that run in no more, whatever comes; False if it is here. note: called before it is so, if it was not so already."""
         with self.changed:
             if run in self._runs:
                 return False
-            self._bar(run, None)
+            if self._barred.get(run, "") is not None:
+                note(run)
+                self._bar(run, None)
             return True
 
     def _bar(self, run: str, uid: str | None) -> None:
         self._barred[run] = uid
-        if len(self._barred) > _MOST_BARRED:
+        if len(self._barred) > MOST_BARRED:
             del self._barred[next(iter(self._barred))]
 
     def _over_and_done(self, prepare: Prepare) -> str:

@@ -42,7 +42,13 @@ class Edge:
             await _refuse(wrong, send)
             return
 
+        opening = _brings_a_body(scope)
+
         async def watched() -> MutableMapping[str, Any]:
+            nonlocal opening
+            if opening:  # the framework waits for the first byte before it routes: who sends none would be neither checked nor bounded
+                opening = False
+                return {"type": "http.request", "body": b"", "more_body": True}
             event = await receive()
             if event["type"] == "http.disconnect":
                 scope[_GONE] = True
@@ -54,6 +60,10 @@ class Edge:
 def gone(req: falcon.asgi.Request) -> bool:
     """Whether the client has hung up, as far as it is known."""
     return bool(req.scope.get(_GONE))
+
+
+def _brings_a_body(scope: Scope) -> bool:
+    return any(name == b"transfer-encoding" or (name == b"content-length" and value.strip(b"0 ")) for name, value in scope["headers"])
 
 
 def _unreadable(scope: Scope) -> Invalid | None:

@@ -333,7 +333,7 @@ class Machine:
         self.agent_up = True
         self._incarnation += 1
         self._seq = 0
-        self._barred.clear()
+        self._barred = {run: uid for run, uid in self._barred.items() if uid is None}  # those are in its journal
         for run in self.runs.values():
             if run.dead and run.state in LIVE:
                 self._bury(run)
@@ -351,6 +351,7 @@ class Machine:
         self.powered = True
         if wiped:
             self.runs.clear()
+            self._barred.clear()
             self.epoch = 0
             self._truth.wiped.add(self.name)
         self.start_agent()

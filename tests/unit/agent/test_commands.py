@@ -148,6 +148,16 @@ def test_a_prepare_that_comes_after_its_run_was_killed_or_forgotten_starts_nothi
     assert [] == fresh.client.reports()["reports"]
 
 
+def test_a_prepare_that_comes_after_its_run_was_killed_starts_nothing_after_a_restart_either(fresh: Node) -> None:
+    """Its VRAM is given to others once the agent has said that the run is not here; a new agent must not take it in."""
+    command = fresh.prepared(len, run="late/1")
+    assert fresh.ask("kill", "late/1")["known"] is False
+    fresh.restart()
+    answer = fresh.client.commands(fresh.epoch, [command])[0]
+    assert (False, "the run was ended before this came") == (answer["ok"], answer["error"])
+    assert [] == fresh.client.reports()["reports"]
+
+
 @pytest.mark.parametrize(
     ("command", "wrong"),
     [

@@ -11,12 +11,14 @@ from core.callers import Caller
 from core.jobs import cancel
 from core.lifecycle import FREE, allocated
 from core.nodes import NodeChange, declare
+from core.owners import ORG_POOL
+from core.packing import NoRoom
 from core.submit import submit
 from ports.cluster import Reports, ReportState, RunReport
 from ports.errors import StaleEpoch, Unavailable
 from ports.nodes import NodeState
 from ports.units import Mib, Span
-from ports.workloads import Exit, ExitKind, Phase, RunState, Slot
+from ports.workloads import Exit, ExitKind, Phase, RunId, RunState, Slot
 from tests.simulation.actions import Action
 from tests.simulation.faults import Mode
 from tests.simulation.invariants import check, check_at_rest
@@ -311,6 +313,22 @@ def paused(stage: Stage) -> None:
 def wake(stage: Stage) -> None:
     stage._resume(Action("resume"))
     check(stage)
+
+
+def test_a_run_that_a_predecessor_has_stored_elsewhere_is_booked_there_and_nowhere_else() -> None:
+    """It was paused before its write, and woke between our booking and ours: the object has the run on its GPU."""
+    stage = Stage(TWO_NODES)
+    job = stage.job(stage.submitted())
+    scheduler, run = stage.term.scheduler, RunId(job.id, 1)
+    ours = scheduler.ledger.reserve(run, job.spec.ask, (ORG_POOL,))
+    assert not isinstance(ours, NoRoom)
+    scheduler._bookings.reserved(job.id, run, ours)
+    other = next(name for name in ("n0", "n1") if name != ours[0].node)
+    theirs = (evolve(ours[0], node=other),)
+    stage.jobs.replace(evolve(job, status=allocated(job, theirs, 1, FREE, stage.clock.now())))
+    stage.rounds(1)
+    assert theirs == scheduler.ledger.placement(run)
+    assert [theirs] == [scheduler.ledger.placement(each) for each in scheduler.ledger.runs()]
 
 
 def test_a_predecessor_paused_in_a_placement_changes_nothing_when_it_wakes() -> None:

@@ -126,6 +126,17 @@ def test_an_upload_that_stops_in_the_middle_is_told_so_and_cut_off(served: tuple
     assert [] == [file for file in (folder / "blobs").rglob("*") if file.is_file()]
 
 
+def test_who_announces_a_body_and_sends_none_of_it_is_checked_first_and_bounded_too(served: tuple[subprocess.Popen[str], str]) -> None:
+    """Else anybody could hold a connection, and would be told of a fault of ours in the end."""
+    head = "PUT {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n"
+    assert raw(served[1], head.format("/v1/blobs/jobs/x").encode()).startswith(b"HTTP/1.1 403")
+    wanted = {"sha256": hashlib.sha256(b"").hexdigest(), "size": 400_000}
+    path = httpx.post(f"{served[1]}/v1/uploads", headers=ALICE, json=wanted, trust_env=False).json()["url"]
+    answer = raw(served[1], head.format(path).encode())
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"after 0 bytes" in answer
+
+
 def test_wrong_settings_end_the_start_with_all_of_them(tmp_path: Path) -> None:
     """Exit code 2, and no stack."""
     done = subprocess.run(
