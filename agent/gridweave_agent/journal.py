@@ -11,6 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from gridweave_agent.protocol import Prepare, read_int, read_map
@@ -74,8 +75,9 @@ class Journal:
         return found[-most:]
 
     def bar(self, run: str) -> None:
-        """Kept over a restart: whoever was told that the run is not here relies on it, whatever is still under way."""
-        with self._barred.open("a") as file:
+        """Kept over a restart: whoever was told that the run is not here relies on it, whatever is still under way. A disk that takes
+        nothing takes in no run either."""
+        with suppress(OSError), self._barred.open("a") as file:
             file.write(f"{run}\n")
 
     def add(self, prepare: Prepare, epoch: int) -> RunDir:

@@ -122,7 +122,7 @@ def test_function_arguments_result_and_log_lie_in_the_bucket(house: House) -> No
     kept = [key.removeprefix(f"jobs/{job.id}/") for key in house.keys(f"jobs/{job.id}/")]
     outputs = [key for key in kept if not key.startswith("inputs-")]
     assert ["1/logs/0/000000000", "1/result", "manifest.json"] == outputs
-    assert ["args", "function"] == sorted(key.rpartition("/")[2] for key in kept if key not in outputs)
+    assert ["args", "function"] == sorted(key.rpartition(".")[2] for key in kept if key not in outputs)
     assert b"turning " + b"x" * 100 + b"\n" == house.log(job.id) == user.log(job)
     manifest = house.manifest(job.id)
     assert ("Completed", "Returned", 1, "Returned") == (
@@ -307,7 +307,7 @@ def test_no_secret_is_in_any_sink(house: House, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=True, timeout=120)
     with zipfile.ZipFile(bundle) as opened:
         sinks = {f"bundle/{name}": opened.read(name) for name in opened.namelist()}
-    sinks |= {f"s3/{key}": house.read(key) for key in house.keys("") if not key.endswith(("/function", "/args")) and "uploads/" not in key}
+    sinks |= {f"s3/{key}": house.read(key) for key in house.keys("") if not key.endswith((".function", ".args")) and "uploads/" not in key}
     sinks |= {"gateway.log": rig.gateway.log.encode(), "bundle's output": done.stdout + done.stderr}
     for path in ("/metrics", "/v1/resources", f"/v1/jobs/{job.id}/status", f"/v1/jobs/{job.id}/logs", "/v1/jobs"):
         sinks[path] = user.direct.get(path).content

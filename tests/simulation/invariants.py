@@ -36,11 +36,20 @@ def check(world: World) -> None:
     holds_belong_to_what_lives(world)
     the_ledger_adds_up(world)
     what_is_booked_lives(world)
+    records_are_of_the_newest_term(world)
 
 
 def demand(holds: bool, what: str) -> None:
     if not holds:
         raise BrokenError(what)
+
+
+def records_are_of_the_newest_term(world: World) -> None:
+    """Once a term has written a node's record, no earlier one writes it."""
+    for record in world.records.list():
+        written = world.written.get(record.name, 0)
+        demand(record.status.epoch >= written, f"the record of {record.name} was of term {written}, and is of {record.status.epoch} again")
+        world.written[record.name] = record.status.epoch
 
 
 def machines_hold_what_they_can(world: World) -> None:

@@ -117,6 +117,7 @@ class World:
         self.cancelled: set[str] = set()  # uids of jobs whose users were told that they will be cancelled
         self.sound: set[tuple[str, str]] = set()  # objects, by uid and version, that were looked at
         self.settled: set[tuple[str, str]] = set()  # ended jobs that were looked at
+        self.written: dict[str, int] = {}  # by node: the newest term that has written its record
 
     # ------------------------------------------------------------ one step
 
