@@ -43,10 +43,10 @@ class Bookings:
         if live is None:
             self.homeless.discard(job.id)
         given = False
-        other = live is not None and held is not None and (live.id, live.placement) != (held.run, held.placement)
-        if held is not None and (live is None or other):
+        agreed = held is not None and live is not None and (held.run, held.placement) == (live.id, live.placement)
+        if held is not None and not agreed:
             given = self.drop(job.id)
-        if live is not None and (held is None or other):
+        if live is not None and not agreed:
             self._adopt(job.id, live.id, live.placement, live.state is RunState.RUNNING)
         return given
 
