@@ -3,7 +3,7 @@
 `Refused` means that the request cannot be as it stands, and says what would make it possible; nothing was started.
 `Unavailable` means that the gateway did not answer in time; asking again later makes sense. `JobFailed` and `Cancelled`
 tell how a job ended without a value. An exception that the user's function raised arrives as itself, not as one of these;
-`RemoteError` stands in for one that cannot be rebuilt here.
+`RemoteError` stands in for one that cannot be rebuilt here, and for one of these that the function raised.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Cancelled(GridweaveError):
 
 
 class RemoteError(GridweaveError):
-    """The function raised an exception that cannot be rebuilt here. type, module: its class. traceback: as text."""
+    """The function raised an exception that cannot be rebuilt here, or one of this package. type, module: its class. traceback: as text."""
 
     def __init__(self, message: str, *, type: str = "", module: str = "", traceback: str = "") -> None:
         super().__init__(message)

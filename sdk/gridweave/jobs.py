@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gridweave.client import Client
+from gridweave.downloads import Download
 from gridweave.errors import Refused
 from gridweave.outcomes import failure, value_of
 from gridweave.streams import LogPiece
@@ -78,6 +79,11 @@ class Job:
 
 def wait(client: Client, job_id: str, timeout: float | None = None, *, log_shown: bool = False) -> Any:
     """See Job.result. log_shown: the job's log was printed already, so that a failure need not repeat its end."""
+    return value_of(ended(client, job_id, timeout, log_shown=log_shown), job_id)
+
+
+def ended(client: Client, job_id: str, timeout: float | None = None, *, log_shown: bool = False) -> Download:
+    """What a job left when it ended: its value or its function's exception. What this raises is never the function's."""
     until = None if timeout is None else time.monotonic() + timeout
     while True:
         left = _WAIT if until is None else max(0.0, until - time.monotonic())
@@ -88,7 +94,7 @@ def wait(client: Client, job_id: str, timeout: float | None = None, *, log_shown
                 raise failure(refused, job_id, log_shown) from None
             raise
         if download is not None:
-            return value_of(download, job_id)
+            return download
         if until is not None and time.monotonic() >= until:
             raise TimeoutError(f"job {job_id} has not ended within {timeout} s")
         if until is not None:

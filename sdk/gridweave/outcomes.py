@@ -2,7 +2,8 @@
 
 An exception is rebuilt from its pickle; where its class cannot be had here, a RemoteError says what it was. The remote
 traceback is a note on it, which Python prints below it; its causes are chained to it as they were there. What would stop this
-process by itself (SystemExit, KeyboardInterrupt, a cancelled task's) is never raised as such: it ended the job, not this one.
+process by itself (SystemExit, KeyboardInterrupt, a cancelled task's) is never raised as such: it ended the job, not this one. Nor is
+an exception of this package: `except gw.Refused` around a call means that the gateway refused, and nobody's function.
 """
 
 from __future__ import annotations
@@ -24,14 +25,22 @@ _CHAINED = ("direct cause of the following exception", "During handling of the a
 
 def value_of(download: Download, job_id: str) -> Any:
     """The value, or the exception raised. Raises GridweaveError if the value cannot be rebuilt here. Closes the download."""
+    if download.raised:
+        raise raised_by(download, job_id)
     try:
         download.file.seek(0)
-        if not download.raised:
-            return _load(download, job_id)
-        error = exception_of(pickle.load(download.file), job_id)  # noqa: S301 - the result of the user's own function
+        return _load(download, job_id)
     finally:
         download.close()
-    raise error
+
+
+def raised_by(download: Download, job_id: str) -> Exception:
+    """The exception of a download that holds one, to be raised or shown. Closes the download."""
+    try:
+        download.file.seek(0)
+        return exception_of(pickle.load(download.file), job_id)  # noqa: S301 - the result of the user's own function
+    finally:
+        download.close()
 
 
 def _load(download: Download, job_id: str) -> Any:
@@ -42,7 +51,7 @@ def _load(download: Download, job_id: str) -> Any:
         raise GridweaveError(f"The result of job {job_id} cannot be rebuilt here: {type(error).__name__}: {error}.{hint}") from error
 
 
-def exception_of(facts: Mapping[str, Any], job_id: str) -> BaseException:
+def exception_of(facts: Mapping[str, Any], job_id: str) -> Exception:
     """The exception that a raised result describes, with the chain that led to it."""
     whole = any(words in str(facts.get("traceback")) for words in _CHAINED)
     outermost = _rebuild(facts, job_id)
@@ -59,10 +68,10 @@ def exception_of(facts: Mapping[str, Any], job_id: str) -> BaseException:
     return outermost
 
 
-def _rebuild(facts: Mapping[str, Any], job_id: str) -> BaseException:
+def _rebuild(facts: Mapping[str, Any], job_id: str) -> Exception:
     error = _unpickled(facts.get("exception"))
     traceback = with_sources(str(facts.get("traceback") or "").rstrip())
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) or type(error).__module__.partition(".")[0] == "gridweave":
         kind, message = str(facts.get("type") or "Exception"), str(facts.get("message") or "")
         module = str(facts.get("module") or "builtins")
         shown = kind if module == "builtins" else f"{module}.{kind}"

@@ -9,27 +9,19 @@ import traceback
 from typing import Any
 
 from gridweave.client import Client
-from gridweave.commands.output import Output, error_facts
-from gridweave.errors import GridweaveError, RemoteError
-from gridweave.jobs import Job, wait
+from gridweave.commands.output import Output, common_facts
+from gridweave.jobs import Job, ended
+from gridweave.outcomes import raised_by, value_of
 
 _HEADING = "Remote traceback (job "
 
 
 def show_outcome(client: Client, output: Output, job: Job, timeout: float | None = None, *, log: str | None = None) -> int:
     """Print a job's value, or the exception that it raised; gives the exit code. log: the end of its log, if it was shown."""
-    try:
-        value = wait(client, job.id, timeout, log_shown=log is not None)
-    except TimeoutError as error:
-        if not getattr(error, "__notes__", ()):  # not one that the function raised
-            raise
-        return _show_exception(output, job, error, log or "")
-    except RemoteError as error:
-        return _show_exception(output, job, error, log or "")
-    except GridweaveError:
-        raise
-    except Exception as error:
-        return _show_exception(output, job, error, log or "")
+    download = ended(client, job.id, timeout, log_shown=log is not None)
+    if download.raised:
+        return _show_exception(output, job, raised_by(download, job.id), log or "")
+    value = value_of(download, job.id)
     if output.json:
         output.emit({"id": job.id, "phase": "Completed", **_as_json(value)})
     elif value is not None:
@@ -44,7 +36,7 @@ def _show_exception(output: Output, job: Job, error: Exception, log: str) -> int
         sys.stderr.write(_once(error, whole, log))
         sys.stderr.flush()
         if output.json:
-            output.emit({"id": job.id, "phase": "Failed", "error": {**error_facts(error, job.id), "traceback": whole}})
+            output.emit({"id": job.id, "phase": "Failed", "error": {**common_facts(error, job.id), "traceback": whole}})
     return 1
 
 

@@ -117,13 +117,17 @@ class Output:
             self.emit({"error": error_facts(error)})
 
 
-def error_facts(error: BaseException, job_id: str = "") -> dict[str, Any]:
-    """An error as JSON: the same keys for every kind, "" where there is nothing to say, then what only this kind has."""
-    common: dict[str, Any] = {"kind": type(error).__name__, "message": str(error), "id": job_id, "field": "", "value": "", "remedy": ""}
+def common_facts(error: BaseException, job_id: str = "") -> dict[str, Any]:
+    """What JSON tells of any error, also of one that a user's function raised: "" where there is nothing to say."""
+    return {"kind": type(error).__name__, "message": str(error), "id": job_id, "field": "", "value": "", "remedy": ""}
+
+
+def error_facts(error: GridweaveError) -> dict[str, Any]:
+    """An error of ours as JSON: the same keys for every kind, then what only this kind has."""
+    common = common_facts(error)
     if isinstance(error, Refused):
         own = {"kind": error.kind, "message": error.message, "field": error.field, "value": error.value, "remedy": error.remedy}
-        concerned = error.value if error.field == "id" else job_id
-        return {**common, **own, "id": concerned, **error.facts}
+        return {**common, **own, "id": error.value if error.field == "id" else "", **error.facts}
     if isinstance(error, (JobFailed, Cancelled)):
         common |= {"id": error.job_id, "reason": error.reason}
     if isinstance(error, TimeIsUp):

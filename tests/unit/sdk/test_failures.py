@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 
 import gridweave as gw
@@ -199,3 +200,49 @@ def test_sentences_of_errors_end(gateway: Gateway) -> None:
     assert "Is it wrong? Mend it." == str(gw.Refused("Is it wrong?", remedy="Mend it."))
     estimate = repr(gw.function(len).estimate())
     assert 1 == estimate.count("placement")
+
+
+def test_our_own_exceptions_raised_by_a_function_are_not_taken_for_the_gateways(
+    gateway: Gateway, project: Project, command: Program, python: Program
+) -> None:
+    """`except gw.Refused` and exit code 2 say that nothing was started; a function that raised one has run and failed."""
+    project(
+        work="""
+        import gridweave as gw
+
+        class Spilled(gw.Refused): ...
+
+        def refuse(): raise gw.Refused("mine", kind="never-fits", remedy="Pour less.")
+        def leave(): raise gw.Cancelled("mine")
+        def wait(): raise gw.Unavailable("mine")
+        def hang(): raise TimeoutError("mine")
+        def spill(): raise Spilled("mine")
+        """,
+        script="""
+        import gridweave as gw
+        import work
+
+        for name in ("refuse", "leave", "wait"):
+            try:
+                gw.function(getattr(work, name)).spawn().result()
+            except (gw.Refused, gw.Cancelled, gw.Unavailable) as error:
+                print("taken for the gateway's", error)
+            except gw.RemoteError as error:
+                print(error.type, error.module, error, "in " + name in error.traceback)
+        try:
+            gw.function(work.spill).remote()
+        except work.Spilled as error:
+            print("as itself")
+        """,
+    )
+    kinds = {"refuse": "RemoteError", "leave": "RemoteError", "wait": "RemoteError", "hang": "TimeoutError", "spill": "Spilled"}
+    for name, kind in kinds.items():
+        done = command("submit", f"work.py:{name}", "--json")
+        facts = json.loads(done.stdout)
+        assert (1, "Failed", kind) == (done.returncode, facts["phase"], facts["error"]["kind"]), done.stderr
+        assert 1 == command("result", facts["id"], "--timeout", "9").returncode
+    assert "error: work.Spilled: mine" in done.stderr
+    lines = python("script.py").stdout.splitlines()
+    refused = "Refused gridweave.errors gridweave.errors.Refused: mine. Pour less. True"
+    others = [f"{kind} gridweave.errors gridweave.errors.{kind}: mine True" for kind in ("Cancelled", "Unavailable")]
+    assert [refused, *others, "as itself"] == [line for line in lines if line.endswith((" True", "itself")) or "taken" in line]
