@@ -3,6 +3,7 @@
 Ctrl-C while it is watched cancels the job and raises KeyboardInterrupt, also if it comes while the submit is on its way
 (the submit is repeated under its own idempotency key, which tells the job's id). A second Ctrl-C stops waiting for that.
 A log that cannot be written (its reader has gone, the disk is full) ends it in the same way: nobody would see the rest.
+Whoever is made to leave by another signal (`Left`) leaves a job that he knows running.
 """
 
 from __future__ import annotations
@@ -20,14 +21,27 @@ from gridweave.progress import Screen
 from gridweave.streams import LogPiece, State
 
 _MOMENT = 2  # seconds
+_NOTHING = "nothing was submitted"
+
+
+class Left(KeyboardInterrupt):
+    """Whoever watches has to leave, by a signal other than Ctrl-C's. number: of that signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 def spawn(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None = None) -> Job:
-    """Submit one call."""
-    with contextlib.closing(Parcel(function)) as parcel:
-        letter = parcel.letter(args, kwargs)
-        letter.key = key or letter.key
-        return letter.send_once(client)
+    """Submit one call. KeyboardInterrupt then says what became of it."""
+    try:
+        with contextlib.closing(Parcel(function)) as parcel:
+            letter = parcel.letter(args, kwargs)
+            letter.key = key or letter.key
+            return letter.send_once(client)
+    except KeyboardInterrupt as interrupt:
+        interrupt.args = interrupt.args or (_NOTHING,)
+        raise interrupt.with_traceback(None) from None  # without the frames of what was waited for
 
 
 def call(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -37,8 +51,8 @@ def call(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], k
             job = spawn(client, function, args, kwargs)
             watch(client, job, screen)
         return wait(client, job.id, log_shown=True)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt from None  # without the frames of what was waited for
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(*interrupt.args) from None  # without the frames of what was waited for
 
 
 def watch(client: Client, job: Job, screen: Screen) -> None:
@@ -52,6 +66,8 @@ def watch(client: Client, job: Job, screen: Screen) -> None:
                 placed = happened.phase != phase and happened.phase in ("Allocated", "Running")
                 screen.state(happened, client.status(job.id) if placed and screen.shown else None)
                 phase = happened.phase
+    except Left:
+        raise
     except (KeyboardInterrupt, OSError) as error:
         screen.close()
         if isinstance(error, KeyboardInterrupt) or not _ended_soon(client, job):

@@ -100,14 +100,14 @@ class Letter:
     def send(self, client: Client) -> Job:
         """Submit it, and close it unless the credits are short: then it may be sent again.
 
-        Raises Refused, Unavailable; after KeyboardInterrupt no job of it is left.
+        Raises Refused, Unavailable; after KeyboardInterrupt, which says so, no job of it is left.
         """
         try:
             self._body = self._parcel.body(client, self._arguments, self._code)
             job = Job(client.submit(self._body, self.key)["id"], client)
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                self._recall(client)
+            if isinstance(error, KeyboardInterrupt) and self._body is not None:
+                error.args = (self._recalled(client, self._body),)
             if not short_of_credits(error):
                 self.close()
             raise
@@ -122,12 +122,14 @@ class Letter:
     def close(self) -> None:
         self._arguments.close()
 
-    def _recall(self, client: Client) -> None:
-        if self._body is None:
-            return
-        with contextlib.suppress(GridweaveError):
-            answer = client.submit(self._body, self.key, retry_for=LAST_TRY)
+    def _recalled(self, client: Client, body: dict[str, Any]) -> str:
+        """What became of a submit that may have been heard, in words. The same key tells the job's id."""
+        try:
+            answer = client.submit(body, self.key, retry_for=LAST_TRY)
             client.cancel(answer["id"], retry_for=LAST_TRY)
+        except (GridweaveError, KeyboardInterrupt) as error:
+            return f"a job may have been submitted ({error or 'interrupted'}); look for it with: gridweave ps"
+        return f"cancelling job {answer['id']}"
 
 
 def short_of_credits(error: BaseException) -> bool:

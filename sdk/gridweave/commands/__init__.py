@@ -32,7 +32,10 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         return _told(output, Refused(str(error), kind="usage", remedy="See gridweave --help."))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if interrupt.args:
+            with contextlib.suppress(OSError):
+                output.remark(f"interrupted: {interrupt}")
         return exits.INTERRUPTED
     except BrokenPipeError:  # `gridweave ps | head -1` has seen enough
         _discard()

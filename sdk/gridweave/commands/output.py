@@ -44,6 +44,14 @@ class TimeIsUp(GridweaveError):  # noqa: N818 - as its family's other names
         self.job_id = job_id
 
 
+class Stopped(GridweaveError):  # noqa: N818 - as its family's other names
+    """A signal other than Ctrl-C's ended the command. number: of that signal; remedy: how to find the job again."""
+
+    def __init__(self, message: str, number: int, job_id: str = "", remedy: str = "") -> None:
+        super().__init__(message)
+        self.number, self.job_id, self.remedy = number, job_id, remedy
+
+
 def unheard(error: OSError, consequence: str = "") -> Unheard:
     """From what writing raised. consequence: a sentence without its stop."""
     gone = isinstance(error, BrokenPipeError)
@@ -105,7 +113,7 @@ class Output:
 
     def error(self, error: GridweaveError) -> None:
         """One red line, and below it what to do."""
-        remedy = error.remedy if isinstance(error, Refused) else ""
+        remedy = error.remedy if isinstance(error, (Refused, Stopped)) else ""
         message = error.message if isinstance(error, Refused) else str(error)
         self._errors.print(Text(f"error: {sentence(message)}", style="bold red"), soft_wrap=True)
         if remedy:
@@ -132,6 +140,8 @@ def error_facts(error: GridweaveError) -> dict[str, Any]:
         common |= {"id": error.job_id, "reason": error.reason}
     if isinstance(error, TimeIsUp):
         common |= {"kind": "timeout", "id": error.job_id}
+    if isinstance(error, Stopped):
+        common |= {"kind": "stopped", "id": error.job_id, "remedy": error.remedy}
     if isinstance(error, JobFailed):
         common |= {"exit": error.kind, "code": error.code, "signal": error.signal, "log_tail": error.log_tail}
     return common

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from gridweave.calls import spawn, watch
+from gridweave.calls import spawn
 from gridweave.commands.arguments import arguments, pairs
+from gridweave.commands.following import follow
 from gridweave.commands.options import COMMON, HARDWARE, Common, Hardware
-from gridweave.commands.outcomes import show_outcome
-from gridweave.commands.output import unheard
 from gridweave.commands.scripts import load
 from gridweave.functions import Function
-from gridweave.limits import job_name
 from gridweave.options import Options
-from gridweave.progress import Screen, place
 
 Several = Parameter(consume_multiple=False)
 
@@ -41,7 +35,8 @@ def submit(
 ) -> int:
     """Run a function of a Python file on the cluster, follow its log, and print what it returns.
 
-    Modules beside FILE travel along. Ctrl-C cancels the job, and so does a reader of the log that goes away.
+    Modules beside FILE travel along. Ctrl-C cancels the job, and so does a reader of the log that goes away; at SIGTERM and SIGHUP it
+    goes on.
 
     Parameters
     ----------
@@ -77,22 +72,7 @@ def submit(
         job = spawn(client, wanted, given, named, idempotency_key)
         output.emit({"id": job.id}) if output.json else output.line(job.id)
         return 0
-    with contextlib.ExitStack() as stack:
-        shown = wanted.options.name or job_name(wanted.__name__)
-        screen = stack.enter_context(Screen(shown, log_to=sys.stderr if output.json else None))
-        job = spawn(client, wanted, given, named, idempotency_key)
-        try:
-            watch(client, job, screen)
-        except OSError as error:
-            if client.status(job.id).get("phase") in ("Completed", "Failed"):
-                return show_outcome(client, output, job, log=screen.tail)
-            raise unheard(error, f"Job {job.id} is cancelled") from error
-    try:
-        return show_outcome(client, output, job, log=screen.tail)
-    finally:
-        if not output.json:
-            with contextlib.suppress(BrokenPipeError):
-                print(_receipt(client.status(job.id)), file=sys.stderr, flush=True)
+    return follow(client, output, wanted, given, named, idempotency_key)
 
 
 def _with(options: Options, pip: list[str] | None, env_var: list[str] | None, label: list[str] | None) -> Options:
@@ -103,10 +83,3 @@ def _with(options: Options, pip: list[str] | None, env_var: list[str] | None, la
     if env_var:
         env["env_vars"] = {**env.get("env_vars", {}), **pairs("--env-var", env_var)}
     return options.changed(env=env, labels={**options.labels, **pairs("--label", label)})
-
-
-def _receipt(status: Mapping[str, Any]) -> str:
-    """Where a job ran, for how long, and what it cost."""
-    ran = f"{status['ran_ms'] / 1000:.3f} s" if status.get("ran_ms") else "not at all"
-    where = f" on {found}" if (found := place(status.get("placement") or ())) else ""
-    return f"{status['id']} ran {ran}{where}: {status.get('charged') or '0.000000'} credits"

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.unit.sdk.conftest import SDK
-from tests.unit.sdk.gateway import Gateway
+from tests.unit.sdk.gateway import Gateway, ProblemError
 from tests.unit.sdk.running import Program, Project
 
 WORK = """
@@ -45,6 +46,13 @@ def die():
     import os, signal
     print("last words", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
+
+def until_told():
+    import pathlib, sys, time
+    print("started", flush=True)
+    while not (pathlib.Path(sys.argv[1]) / "go").exists():
+        time.sleep(0.02)
+    return "done"
 
 def forever():
     import time
@@ -305,6 +313,53 @@ def test_ctrl_c_cancels_the_job(gateway: Gateway, files: Path, arguments: list[s
     assert process.returncode in (130, -signal.SIGINT)
     assert "cancelling job job-" in said
     assert ["Cancelled"] == [run.phase for run in gateway.runs.values()]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_submit_leaves_the_job_and_says_how_to_find_it(gateway: Gateway, files: Path, sent: signal.Signals) -> None:
+    """A batch system that ends the command would leave a GPU busy that nobody knows of."""
+    process = started(files, "submit", "work.py:forever")
+    assert process.stdout is not None
+    assert "started\n" == process.stdout.readline()
+    process.send_signal(sent)
+    _, said = process.communicate(timeout=30)
+    ident, run = next(iter(gateway.runs.items()))
+    assert (128 + sent, "Running") == (process.returncode, run.phase)
+    assert said.startswith(f"error: Stopped by {sent.name}; job {ident} goes on.\n")
+    assert f"gridweave logs -f {ident}" in said
+    assert f"gridweave cancel {ident}" in said
+
+
+def test_a_signal_before_the_job_is_known_leaves_none(gateway: Gateway, files: Path) -> None:
+    """There would be no id to tell."""
+    (files / "work.py").write_text("def f():\n    pass\n")
+    gateway.problems = [ProblemError(503, "unavailable", "Starting.", {"Retry-After": "15"})]
+    process = started(files, "submit", "work.py:f", "--json")
+    while not gateway.calls["POST submit"]:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    out, said = process.communicate(timeout=30)
+    ident = next(iter(gateway.runs))
+    assert (143, f"error: Stopped by SIGTERM: cancelling job {ident}.\n") == (process.returncode, said)
+    assert "stopped" == json.loads(out)["error"]["kind"]
+
+
+def test_nohup_is_respected(gateway: Gateway, files: Path) -> None:
+    """Who lets it ignore SIGHUP wants it to go on."""
+    process = started(files, "submit", "work.py:until_told", before="nohup")
+    assert process.stdout is not None
+    assert "started\n" == process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    (next(iter(gateway.runs.values())).folder / "go").touch()
+    assert ("done\n", 0) == (process.communicate(timeout=30)[0], process.returncode)
+
+
+def started(files: Path, *arguments: str, before: str = "") -> subprocess.Popen[str]:
+    """The command line, running."""
+    env = {**os.environ, "PYTHONPATH": str(SDK)}
+    command = [*([before] if before else []), sys.executable, "-m", "gridweave", *arguments]
+    return subprocess.Popen(command, cwd=files, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(gateway: Gateway, files: Path) -> None:
