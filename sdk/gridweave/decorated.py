@@ -50,24 +50,57 @@ class Decorated(Generic[P, R]):
         Decorated.__init__(self, *state)
 
 
-def refuse_method(frame: types.FrameType) -> None:
-    """Raise TypeError if what is decorated in this frame becomes a method: a class body stores it under a name as it is.
+def refuse_method(frame: types.FrameType, given: Any) -> None:
+    """Raise TypeError if what is decorated in this frame becomes a method, or is one. Below `@staticmethod` it is none.
 
-    Below another decorator (`@staticmethod`) it does not.
+    A class body stores it under a name as it is; above another decorator of methods is known by the name that is loaded for it.
     """
+    if isinstance(given, (staticmethod, classmethod, property)):
+        raise _descriptor_refused(given)
     body = frame.f_locals
     if body is frame.f_globals or "__qualname__" not in body:
         return
+    loaded, stored = _around(frame)
+    name = getattr(given, "__qualname__", stored).rpartition("<locals>.")[2]
+    if stored:
+        raise method_refused(f"{body['__qualname__'].rpartition('.')[2]}.{stored}")
+    if "classmethod" in loaded:
+        raise _class_method_refused(name)
+    if loaded & {"property", "cached_property"}:
+        raise method_refused(name, "a property")
+
+
+def _around(frame: types.FrameType) -> tuple[set[str], str]:
+    """The names loaded for the statement that a class body is at, and the name under which it stores what is being called, if it does
+    that next."""
     import dis
 
-    after = (each for each in dis.get_instructions(frame.f_code) if each.offset > frame.f_lasti)
-    stored = next(after, None)
-    if stored is not None and stored.opname == "STORE_NAME":
-        raise method_refused(f"{body['__qualname__'].rpartition('.')[2]}.{stored.argval}")
+    loaded: set[str] = set()
+    for each in dis.get_instructions(frame.f_code):
+        if each.offset > frame.f_lasti:
+            return loaded, str(each.argval) if each.opname == "STORE_NAME" else ""
+        if each.opname.startswith("STORE_"):
+            loaded.clear()
+        elif each.opname.startswith("LOAD_") and each.opname != "LOAD_CONST":
+            loaded.add(str(each.argval))
+    return loaded, ""
 
 
-def method_refused(name: str) -> TypeError:
-    return TypeError(f"{name} is a method: decorate a plain function that takes the object as an argument")
+def method_refused(name: str, what: str = "a method") -> TypeError:
+    return TypeError(f"{name} is {what}: decorate a plain function that takes the object as an argument")
+
+
+def _descriptor_refused(given: Any) -> TypeError:
+    function = given.fget if isinstance(given, property) else given.__func__
+    name = getattr(function, "__qualname__", repr(function)).rpartition("<locals>.")[2]
+    if isinstance(given, staticmethod):
+        return TypeError(f"{name} is a static method already: put @staticmethod above @gw.function, not below it")
+    return method_refused(name, "a property") if isinstance(given, property) else _class_method_refused(name)
+
+
+def _class_method_refused(name: str) -> TypeError:
+    way = "decorate a plain function that takes the class as an argument, or put @staticmethod above @gw.function instead"
+    return TypeError(f"{name} is a class method: {way}")
 
 
 def importable(function: Decorated[..., Any]) -> bool:

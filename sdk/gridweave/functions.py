@@ -82,12 +82,12 @@ def function(call: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     settled = Options.of(options)
 
     def decorate(given: Callable[..., Any]) -> Function[..., Any]:
-        refuse_method(sys._getframe(1))
+        refuse_method(sys._getframe(1), given)
         return function_of(given, settled)
 
     if call is None:
         return decorate
-    refuse_method(sys._getframe(1))
+    refuse_method(sys._getframe(1), call)
     return function_of(call, settled)
 
 

@@ -105,6 +105,72 @@ def test_a_decorated_method_is_refused_in_plain_words() -> None:
             def train(self) -> None: ...
 
 
+def test_decorators_of_methods_are_refused_on_either_side_where_they_stand() -> None:
+    """At the call it would be want of an argument that nobody forgot."""
+    class_method = (
+        r"^Model\.train is a class method: decorate a plain function that takes the class as an argument, or put @staticmethod above"
+    )
+    with pytest.raises(TypeError, match=class_method):
+
+        class Model:
+            @classmethod
+            @gw.function(vram="8GB")
+            def train(cls) -> None: ...
+
+    with pytest.raises(TypeError, match=class_method):
+
+        class Model:  # type: ignore[no-redef]
+            @gw.function
+            @classmethod
+            def train(cls) -> None: ...
+
+    a_property = r"^Model\.train is a property: decorate a plain function that takes the object as an argument$"
+    with pytest.raises(TypeError, match=a_property):
+
+        class Model:  # type: ignore[no-redef]
+            @property
+            @gw.function
+            def train(self) -> None: ...
+
+    with pytest.raises(TypeError, match=a_property):
+
+        class Model:  # type: ignore[no-redef]
+            @gw.function(vram="8GB")  # type: ignore[prop-decorator]  # which is wrong here too
+            @property
+            def train(self) -> None: ...
+
+    with pytest.raises(TypeError, match=a_property):
+
+        class Model:  # type: ignore[no-redef]
+            @functools.cached_property
+            @gw.function
+            def train(self) -> None: ...
+
+    with pytest.raises(TypeError, match=r"^Model\.train is a static method already: put @staticmethod above @gw\.function, not below it$"):
+
+        class Model:  # type: ignore[no-redef]
+            @gw.function
+            @staticmethod
+            def train() -> None: ...
+
+
+def test_a_property_elsewhere_in_the_class_is_no_ones_business(gateway: Gateway) -> None:
+    """Only the decorators of the function itself count."""
+
+    class Model:
+        @property
+        def size(self) -> int:
+            return 1
+
+        kinds = (classmethod, property)
+
+        @staticmethod
+        @gw.function
+        def train() -> None: ...
+
+    assert Model.train() is None
+
+
 def test_a_static_method_is_a_plain_function(gateway: Gateway) -> None:
     """Nothing is bound to it, so it may travel."""
 
