@@ -59,11 +59,13 @@ def _no_gateway(response: httpx.Response, what: str) -> Refused:
 
 
 def unavailable(response: httpx.Response) -> Unavailable:
-    """The error of a 429 or 5xx, with the pause that the gateway asked for."""
+    """The error of a 408, 429 or 5xx, with the pause that the gateway asked for."""
     facts = problem(response)
     said = facts.get("detail") or facts.get("title") or f"{response.status_code} {response.reason_phrase}"
     asked = response.headers.get("retry-after", "")
-    error = Unavailable(f"The gateway cannot serve now: {said}", float(asked) if asked.isdigit() else 5)
+    what = "What was being sent has stalled on its way" if response.status_code == 408 else "The gateway cannot serve now"
+    remedy = f" {facts['remedy']}" if response.status_code == 408 and facts.get("remedy") else ""
+    error = Unavailable(f"{what}: {said}{remedy}", float(asked) if asked.isdigit() else 5)
     if asked.isdigit():
         error.asked_pause = float(asked)  # type: ignore[attr-defined]
     return error

@@ -32,13 +32,28 @@ class Left(KeyboardInterrupt):
         self.number = number
 
 
-def spawn(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None = None) -> Job:
-    """Submit one call. KeyboardInterrupt then says what became of it."""
+def spawn(
+    client: Client,
+    function: Decorated[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    key: str | None = None,
+    screen: Screen | None = None,
+) -> Job:
+    """Submit one call; screen: which shows uploads, one of its own if None. KeyboardInterrupt then says what became of it."""
+    with contextlib.ExitStack() as stack:
+        shown = screen or stack.enter_context(contextlib.closing(Screen(function.options.name or function.__name__)))
+        return _sent(client, function, args, kwargs, key, shown)
+
+
+def _sent(
+    client: Client, function: Decorated[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None, screen: Screen
+) -> Job:
     try:
         with contextlib.closing(Parcel(function)) as parcel:
             letter = parcel.letter(args, kwargs)
             letter.key = key or letter.key
-            return letter.send_once(client)
+            return letter.send_once(client, screen.uploading)
     except KeyboardInterrupt as interrupt:
         interrupt.args = interrupt.args or (_NOTHING,)
         raise interrupt.with_traceback(None) from None  # without the frames of what was waited for
@@ -48,7 +63,7 @@ def call(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], k
     """Submit one call, show it, and give its value."""
     try:
         with Screen(function.options.name or function.__name__) as screen:
-            job = spawn(client, function, args, kwargs)
+            job = spawn(client, function, args, kwargs, screen=screen)
             watch(client, job, screen)
         return wait(client, job.id, log_shown=True)
     except KeyboardInterrupt as interrupt:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -16,11 +17,11 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from gridweave.answers import facts_of
-from gridweave.downloads import Download, Progress, fetch
+from gridweave.downloads import Download, fetch
 from gridweave.estimates import Estimate
 from gridweave.models import Pushing, listed, push, remove
 from gridweave.options import Options
-from gridweave.payloads import INLINE, Payload
+from gridweave.payloads import INLINE, Payload, Progress
 from gridweave.streams import End, LogPiece, State, follow
 from gridweave.transport import Transport
 
@@ -55,16 +56,17 @@ class Client:
 
     # ------------------------------------------------------------ submitting
 
-    def carry(self, payload: Payload) -> dict[str, Any]:
+    def carry(self, payload: Payload, progress: Progress | None = None) -> dict[str, Any]:
         """What a request says of a payload: its bytes if it is small, else its digest, after uploading it if need be."""
-        return payload.inline() if payload.size <= INLINE else self.upload(payload)
+        return payload.inline() if payload.size <= INLINE else self.upload(payload, progress)
 
-    def upload(self, payload: Payload) -> dict[str, Any]:
-        """Upload unless the gateway has these bytes; gives their reference."""
+    def upload(self, payload: Payload, progress: Progress | None = None) -> dict[str, Any]:
+        """Upload unless the gateway has these bytes; gives their reference. progress: told how many have gone, and of how many."""
         grant = self._json("POST", "/v1/uploads", body=payload.reference)
         if not grant.get("present"):
             headers = {**grant.get("headers", {}), "Content-Length": str(payload.size), "Content-Type": "application/octet-stream"}
-            self._transport.send(grant.get("method", "PUT"), grant["url"], content=payload.chunks, headers=headers, read_timeout=300)
+            pieces = partial(payload.chunks, progress)
+            self._transport.send(grant.get("method", "PUT"), grant["url"], content=pieces, headers=headers, read_timeout=300)
         return payload.reference
 
     def submit(self, body: Mapping[str, Any], key: str | None = None, *, retry_for: float | None = None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from gridweave.client import Client
 from gridweave.errors import GridweaveError
 from gridweave.jobs import Job
 from gridweave.parcels import Letter, short_of_credits
+from gridweave.progress import upload_in_words
 
 _GRACE = 10.0  # seconds after a job's end within which its hold may still be open
 _PAUSE = 0.5
@@ -35,6 +36,7 @@ class Crew:
         self._ended_at: float | None = None
         self._jobs: set[Job] = set()
         self._unsent: set[Letter] = set()
+        self.uploading = ""  # in words
 
     @property
     def in_flight(self) -> int:
@@ -69,7 +71,7 @@ class Crew:
         while self._admitted(letter):
             job = None
             try:
-                job = letter.send(self._client)
+                job = letter.send(self._client, self._upload)
             except GridweaveError as error:
                 if not short_of_credits(error):
                     raise
@@ -100,6 +102,9 @@ class Crew:
                 self._jobs.add(job)
                 self._room = min(self._size, self._room + 1)
             self._changed.notify_all()
+
+    def _upload(self, so_far: int, total: int) -> None:
+        self.uploading = upload_in_words(so_far, total)
 
     def _may_wait(self) -> bool:
         """After a refusal for want of credits: whether some may come back. Makes the crew smaller."""

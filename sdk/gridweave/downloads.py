@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import IO
 
 import httpx
 
 from gridweave.errors import Unavailable
+from gridweave.payloads import Progress
 from gridweave.transport import BrokenStreamError, Patience, Transport
 
-Progress = Callable[[int, int], None]
 _IN_MEMORY = 8 * 1024 * 1024
 _CHUNK = 1024 * 1024
 

@@ -128,7 +128,8 @@ class _Course:
         done = self._taken - 1 + sum(each.done() for each in tuple(self._waiting))
         whole = f" of {self._total}" if self._total is not None else ""
         parts = [f"[bold]{escape(self._parcel.name)}[/bold]", f"{done}{whole} done", f"{self._crew.in_flight} in flight"]
-        return " · ".join([*parts, "as many as the credits suffice for"] if self._crew.short else parts)
+        parts += ["as many as the credits suffice for"] if self._crew.short else []
+        return " · ".join([*parts, self._crew.uploading] if self._crew.uploading else parts)
 
 
 def _length(tuples: Iterable[Any]) -> int | None:

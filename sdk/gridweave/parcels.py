@@ -16,7 +16,7 @@ from gridweave.decorated import Decorated
 from gridweave.errors import GridweaveError, Refused
 from gridweave.jobs import Job
 from gridweave.limits import job_name
-from gridweave.payloads import Payload
+from gridweave.payloads import Payload, Progress
 from gridweave.pickling import Needs, pickle_arguments, pickle_function
 from gridweave.signatures import check_call, signature_of
 
@@ -59,16 +59,17 @@ class Parcel:
             raise
         return Letter(self, arguments, self._codes[modules])
 
-    def body(self, client: Client, arguments: Payload, code: Payload | None) -> dict[str, Any]:
+    def body(self, client: Client, arguments: Payload, code: Payload | None, progress: Progress | None = None) -> dict[str, Any]:
         """The request; uploads what is not small. What all letters share is uploaded once."""
         with self._lock:
-            shared = {"function": self._carry(client, self._function), "code": self._carry(client, code) if code else None}
+            function = self._carry(client, self._function, progress)
+            shared = {"function": function, "code": self._carry(client, code, progress) if code else None}
             environment = self.options.environment()
             if self._folder is not None:
-                environment["working_dir"] = self._carry(client, self._folder, inline=False)
+                environment["working_dir"] = self._carry(client, self._folder, progress, inline=False)
         return {
             **shared,
-            "args": client.carry(arguments),
+            "args": client.carry(arguments, progress),
             "name": self.name,
             **self.options.ask(),
             "env": environment,
@@ -78,9 +79,9 @@ class Parcel:
             "client": {"python": platform.python_version(), "cloudpickle": cloudpickle.__version__},
         }
 
-    def _carry(self, client: Client, payload: Payload, inline: bool = True) -> dict[str, Any]:
+    def _carry(self, client: Client, payload: Payload, progress: Progress | None, inline: bool = True) -> dict[str, Any]:
         if id(payload) not in self._carried:
-            self._carried[id(payload)] = client.carry(payload) if inline else client.upload(payload)
+            self._carried[id(payload)] = (client.carry if inline else client.upload)(payload, progress)
         return self._carried[id(payload)]
 
     def close(self) -> None:
@@ -97,13 +98,13 @@ class Letter:
         self.key = uuid.uuid4().hex
         self._body: dict[str, Any] | None = None
 
-    def send(self, client: Client) -> Job:
-        """Submit it, and close it unless the credits are short: then it may be sent again.
+    def send(self, client: Client, progress: Progress | None = None) -> Job:
+        """Submit it, and close it unless the credits are short: then it may be sent again. progress: of what has to be uploaded.
 
         Raises Refused, Unavailable; after KeyboardInterrupt, which says so, no job of it is left.
         """
         try:
-            self._body = self._parcel.body(client, self._arguments, self._code)
+            self._body = self._parcel.body(client, self._arguments, self._code, progress)
             job = Job(client.submit(self._body, self.key)["id"], client)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) and self._body is not None:
@@ -114,10 +115,10 @@ class Letter:
         self.close()
         return job
 
-    def send_once(self, client: Client) -> Job:
+    def send_once(self, client: Client, progress: Progress | None = None) -> Job:
         """send, and close it whatever comes."""
         with contextlib.closing(self):
-            return self.send(client)
+            return self.send(client, progress)
 
     def close(self) -> None:
         self._arguments.close()

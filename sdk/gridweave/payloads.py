@@ -10,12 +10,13 @@ import base64
 import hashlib
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from gridweave.errors import Refused
 
 INLINE = 64 * 1024  # bytes; what is not larger goes inside the request itself
+Progress = Callable[[int, int], None]  # bytes so far, and in all
 LIMIT = 512 * 1024 * 1024  # bytes; what is larger is refused
 _IN_MEMORY = 4 * 1024 * 1024
 _CHUNK = 1024 * 1024
@@ -60,10 +61,12 @@ class Payload:
         """How a request carries a small one itself."""
         return {"inline": base64.b64encode(b"".join(self.chunks())).decode("ascii")}
 
-    def chunks(self) -> Iterator[bytes]:
-        """The bytes from the start, a piece at a time."""
+    def chunks(self, progress: Progress | None = None) -> Iterator[bytes]:
+        """The bytes from the start, a piece at a time. progress: told at the start, and whenever a piece was taken."""
         position = 0
         while True:
+            if progress is not None:
+                progress(position, self.size)
             with self._reading:
                 self._file.seek(position)
                 piece = self._file.read(_CHUNK)

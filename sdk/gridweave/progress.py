@@ -1,4 +1,4 @@
-"""What the user sees while a job runs: its log on stdout, and below it one line on stderr that says how far it is.
+"""What the user sees while a job runs: its log on stdout, and below it one line on stderr that says how far it is, from its upload on.
 
 The line is drawn on a terminal only, and never while the log stands in the middle of a line (a progress bar of the user's).
 One call at a time has the line; others in the same process show their log alone.
@@ -7,6 +7,7 @@ One call at a time has the line; others in the same process show their log alone
 from __future__ import annotations
 
 import codecs
+import contextlib
 import sys
 import threading
 import time
@@ -20,6 +21,9 @@ from gridweave.streams import State
 
 _output = threading.Lock()
 _TAIL = 16 * 1024  # characters of the log that are remembered
+_MIB = 1024 * 1024
+_LARGE = 8 * _MIB  # bytes of an upload that is told of where there is no line to draw
+_SUBMITTING = "submitting"
 
 
 class Screen:
@@ -34,7 +38,7 @@ class Screen:
         self._started: float | None = None
         self._rate: Decimal | None = None
         self._place = ""
-        self._text = "submitting"
+        self._text = _SUBMITTING
 
     @property
     def shown(self) -> bool:
@@ -51,6 +55,14 @@ class Screen:
     def close(self) -> None:
         """Draw no line any more."""
         self._line.close()
+
+    def uploading(self, so_far: int, total: int) -> None:
+        """Say how much has gone; where stderr is no terminal, only that something large is about to go."""
+        self._text = upload_in_words(so_far, total) or _SUBMITTING
+        self._draw()
+        if so_far == 0 and total >= _LARGE and sys.stderr is not None and not sys.stderr.isatty():
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it
+                print(f"uploading {total / _MIB:.1f} MiB", file=sys.stderr, flush=True)
 
     def log(self, data: bytes) -> None:
         """Write a piece of the log, byte for byte where stdout takes bytes."""
@@ -93,6 +105,11 @@ class Screen:
     def _draw(self) -> None:
         if not self._mid_line:
             self._line.draw()
+
+
+def upload_in_words(so_far: int, total: int) -> str:
+    """How far an upload is; nothing when all of it has gone."""
+    return f"uploading {so_far / _MIB:.1f} of {total / _MIB:.1f} MiB" if so_far < total else ""
 
 
 def place(placement: Any) -> str:

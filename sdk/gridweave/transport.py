@@ -1,7 +1,8 @@
 """HTTP to the gateway: retries, deadlines, and problems turned into our errors.
 
 Every request here is safe to repeat (submits carry an idempotency key), so a broken connection, 408, 429 and 502-504 are
-asked again with growing pauses, or after the pause that the answer names, until `retry_for` seconds have passed.
+asked again with growing pauses, or after the pause that the answer names, until `retry_for` seconds have passed. An upload takes
+as long as it takes: its seconds are counted from when it first breaks off.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gridweave.version import __version__
 
 _AGAIN = frozenset({408, 429, 502, 503, 504})
 _LONGEST_PAUSE = 15.0
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 _FIRST = 5.0  # seconds; where nothing ever answered the address is wrong, or the gateway was not started
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -66,7 +68,7 @@ class Transport:
             own["Content-Type"] = "application/json"
         client = self._elsewhere if path.startswith(("http://", "https://")) else self._gateway
         given = {key: value for key, value in (params or {}).items() if value is not None}
-        patience = Patience(self.retry_for if retry_for is None else retry_for)
+        patience = Patience(self.retry_for if retry_for is None else retry_for, from_first_failure=content is not None)
         mine = client is self._gateway
         while True:
             raw = content() if content is not None else None if body is None else encode(body)
@@ -74,7 +76,9 @@ class Transport:
                 timeout = httpx.Timeout(60, connect=10, read=read_timeout, pool=None)
                 response = client.request(method, path, content=raw, params=given or None, headers=own, timeout=timeout)
             except httpx.TransportError as error:
-                patience.pause(self._unreachable(error), at_most_s=self._bound(error) if mine else None)
+                broken = content is not None and not isinstance(error, _NEVER_SENT)
+                why = self._broken_off(error, path) if broken else self._unreachable(error)
+                patience.pause(why, at_most_s=self._bound(error) if mine else None)
                 continue
             except httpx.InvalidURL as error:
                 raise Refused(f"The gateway's address cannot be used: {error}", field="url", value=self.url) from error
@@ -101,15 +105,23 @@ class Transport:
 
     def _bound(self, error: httpx.TransportError) -> float | None:
         """How long to go on trying in spite of this error, if that is not for the caller to say."""
-        never = not self._answered and isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+        never = not self._answered and isinstance(error, _NEVER_SENT)
         return _FIRST if never else None
 
     def _unreachable(self, error: httpx.TransportError) -> Unavailable:
         if isinstance(error, (httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
             raise Refused(f"The request to {self.url} cannot be sent: {error}", field="url", value=self.url) from error
-        found = Unavailable(f"The gateway at {self.url} does not answer ({error or type(error).__name__}). Is GRIDWEAVE_URL right?")
+        hint = "" if self._answered else " Is GRIDWEAVE_URL right?"
+        found = Unavailable(f"The gateway at {self.url} does not answer ({error or type(error).__name__}).{hint}")
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise found from error
+        found.__cause__ = error
+        return found
+
+    def _broken_off(self, error: httpx.TransportError, path: str) -> Unavailable:
+        to = urlsplit(path) if path.startswith(("http://", "https://")) else urlsplit(self.url)
+        words = f"The upload to {to.scheme}://{to.netloc} broke off ({error or type(error).__name__})."
+        found = Unavailable(f"{words} Try again: what has arrived whole is not sent twice.")
         found.__cause__ = error
         return found
 
@@ -123,10 +135,13 @@ class BrokenStreamError(Exception):
 
 
 class Patience:
-    """Pauses between tries, 0.2 s doubling to 5 s with jitter, until `seconds` since the last success have passed."""
+    """Pauses between tries, 0.2 s doubling to 5 s with jitter, until `seconds` since the last success have passed.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    from_first_failure: they are counted from there, because the first try itself may take long.
+    """
+
+    def __init__(self, seconds: float, from_first_failure: bool = False) -> None:
+        self._seconds, self._late = seconds, from_first_failure
         self.succeeded()
 
     def succeeded(self) -> None:
@@ -139,6 +154,8 @@ class Patience:
         planned = min(5.0, 0.2 * 2**self._tries) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
         asked = getattr(why, "asked_pause", None)
         pause = min(_LONGEST_PAUSE, asked) if asked is not None else planned
+        if self._late and not self._tries:
+            self.succeeded()
         self._tries += 1
         seconds = self._seconds if at_most_s is None else min(self._seconds, at_most_s)
         if time.monotonic() + pause > self._since + seconds:

@@ -26,6 +26,7 @@ app = App(
     version=__version__,
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),
+    suppress_keyboard_interrupt=False,  # run says what became of a submit
 )
 for _command in (submit, ps, status, logs, result, cancel, gpus, estimate, bill, version):
     app.command(_command)

@@ -31,7 +31,7 @@ def follow(
     try:
         with _signals_raise():
             with Screen(function.options.name or job_name(function.__name__), log_to=sys.stderr if output.json else None) as screen:
-                job = spawn(client, function, args, kwargs, key)
+                job = spawn(client, function, args, kwargs, key, screen)
                 _watch(client, job, screen)
             ended = True
             return _outcome(client, output, job, screen.tail)

@@ -107,6 +107,10 @@ class Gateway:
         self.calls: Counter[str] = Counter()
         self.headers: list[dict[str, str]] = []
         self.problems: list[ProblemError] = []  # given instead of the next answers to submit
+        self.upload_problems: list[ProblemError] = []  # given instead of the next answers to uploads
+        self.upload_drops = 0  # uploads whose connection is closed in their middle
+        self.upload_pause = 0.0  # seconds before the next uploads are read
+        self.uploads_stall = False  # nothing of an upload is read
         self.drops = 0  # connections closed without an answer, of the next submits, after these were obeyed
         self.break_log_after = 0  # bytes of log per connection; 0: all
         self.break_result_after = 0  # bytes of result per connection; 0: all
@@ -193,8 +197,10 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         self.query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
         path = [unquote(part) for part in parts.path.strip("/").split("/")]
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         gateway = self.gateway
+        if method == "PUT" and not self._uploaded():
+            return
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if gateway.closed:  # also on a connection that was open before
             self.close_connection = True
             return
@@ -208,6 +214,8 @@ class _Handler(BaseHTTPRequestHandler):
                     place = {} if present else {"method": "PUT", "url": f"/v1/blobs/{wanted['sha256']}?sig=x", "headers": {}}
                     self._json(200 if present else 201, {"present": present, **place})
                 case ["PUT", "v1", "blobs", digest]:
+                    if gateway.upload_problems:
+                        raise gateway.upload_problems.pop(0)
                     if hashlib.sha256(data).hexdigest() != digest:
                         raise ProblemError(400, "invalid", "The digest differs.")
                     gateway.blobs[digest] = data
@@ -244,6 +252,18 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(problem.status, problem.facts, {"Content-Type": "application/problem+json", **problem.headers})
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
+
+    def _uploaded(self) -> bool:
+        """Whether an upload is to be read."""
+        gateway = self.gateway
+        time.sleep(gateway.upload_pause)
+        while gateway.uploads_stall and not gateway.closed:
+            time.sleep(0.02)
+        if gateway.upload_drops or gateway.closed:
+            gateway.upload_drops -= 1
+            self.close_connection = True
+            return False
+        return True
 
     def _submit(self, body: dict[str, Any]) -> None:
         gateway = self.gateway
