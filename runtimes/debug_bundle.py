@@ -25,9 +25,10 @@ from ports.workloads import TERMINAL, Job, JobFilter, Phase
 from runtimes import settings_table
 from runtimes.log_lines import last_lines
 from runtimes.settings import Loaded
+from runtimes.version import VERSION
 from runtimes.wiring import Wired, wire
 
-PACKAGES = ("gridweave-server", "gridweave-agent", "gridweave", "ray", "gunicorn", "falcon", "attrs", "cattrs", "httpx", "cloudpickle")
+PACKAGES = ("gridweave-agent", "gridweave", "ray", "gunicorn", "falcon", "attrs", "cattrs", "httpx", "cloudpickle")
 MOST_JOBS = 1_000  # unfinished ones that are described
 
 
@@ -67,7 +68,12 @@ def _json(make: Callable[[], object]) -> str:
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "platform": platform.platform(), "sqlite": sqlite3.sqlite_version}
+    found = {
+        "gridweave-server": VERSION,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "sqlite": sqlite3.sqlite_version,
+    }
     for name in PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)

@@ -25,6 +25,7 @@ from ports.errors import Invalid
 from ports.units import Credits, Span
 from runtimes import setting_values as read
 from runtimes.demo_fleet import FLEET_GRAMMAR, checked_fleet
+from runtimes.version import VERSION
 
 
 class Store(StrEnum):
@@ -89,7 +90,7 @@ class Settings:
         metadata=_about(read.seconds(1, 55), "An upload of which nothing comes for so long is given up (408); a slow one goes on."),
     )
     server_version: str = attrs.field(
-        default="0.0.0",
+        default=VERSION,
         metadata=_about(read.version(), "Version that clients are compared with: another major is refused (426)."),
     )
     cors_origins: tuple[str, ...] = attrs.field(

@@ -17,11 +17,12 @@ from runtimes.http.app import create_app
 from runtimes.http.assembly import gateway_services
 from runtimes.http.edge import Edge
 from runtimes.http.server import Server, listen
-from runtimes.http.welcome import Welcome, release
+from runtimes.http.welcome import Welcome
 from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.presence import Presence
 from runtimes.settings import Loaded, Settings, WrongSettingsError, inspect, load
 from runtimes.state import state_folder
+from runtimes.version import VERSION
 from runtimes.wiring import stop_local_ray
 
 
@@ -29,7 +30,7 @@ class _AddressError(Exception):
     """The address can't be bound."""
 
 
-app = App(name="gridweave-gateway", help=__doc__, help_format="plaintext", version=release)
+app = App(name="gridweave-gateway", help=__doc__, help_format="plaintext", version=VERSION)
 
 
 @app.default
@@ -82,7 +83,8 @@ def run(settings: Settings) -> int:
     except Invalid as error:
         listener.close()
         raise WrongSettingsError([error]) from error
-    print(f"gridweave-gateway {release()} (clients are compared with {settings.server_version}) listens on {address}", flush=True)
+    compared = "" if settings.server_version == VERSION else f" (clients are compared with {settings.server_version})"
+    print(f"gridweave-gateway {VERSION}{compared} listens on {address}", flush=True)
     welcome = Welcome(settings, address, folder) if sys.stdout.isatty() else None
     own = settings.gateway_url or address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - no bind here
 

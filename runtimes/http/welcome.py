@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import multiprocessing
 import threading
 from collections.abc import Callable
@@ -19,14 +18,6 @@ from runtimes.settings import Scheduler, Settings
 
 LOOK_EVERY_S = 0.5
 PATIENCE = 10
-
-
-def release() -> str:
-    """Version of the installed distribution."""
-    try:
-        return importlib.metadata.version("gridweave-server")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def _print(line: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from gridweave.jobs import Job
 from gridweave.payloads import Payload
 
+from runtimes.version import VERSION
 from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.rig import Rig, User
 from tests.e2e.submits import body
@@ -161,5 +162,5 @@ def test_a_client_of_another_major_version_is_told_how_to_upgrade(rig: Rig, vers
     said = user.direct.get("/v1/jobs", headers={"X-SDK-Version": version})
     assert status == said.status_code
     if status == 426:
-        assert ("1.0.0", "0.0.0") == (said.json()["client"], said.json()["server"])
+        assert ("1.0.0", VERSION) == (said.json()["client"], said.json()["server"])
         assert "pip install" in said.json()["remedy"]

@@ -13,12 +13,13 @@ from hypothesis import settings
 from schemathesis.checks import not_a_server_error
 
 from runtimes.http.openapi import document
+from runtimes.version import VERSION
 from tests.canaries import ADMIN_TOKEN, PLATFORM_TOKEN
 from tests.e2e.gateways import Gateway
 from tests.e2e.secrecy import canaries, check_left, check_standing
 from tests.e2e.submits import body
 
-SCHEMA = schemathesis.openapi.from_dict(document("0.0.0"))
+SCHEMA = schemathesis.openapi.from_dict(document(VERSION))
 USER = {"X-User-Id": "alice", "X-User-Plan": "paid", "X-Platform-Token": PLATFORM_TOKEN}
 ADMIN = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
 
@@ -52,7 +53,7 @@ def job_id(gateway: Gateway) -> str:
 
 def test_the_document_is_the_one_that_is_served(gateway: Gateway) -> None:
     """Else the tests below test something else."""
-    assert json.loads(json.dumps(document("0.0.0"))) == httpx.get(f"{gateway.url}/openapi.json", timeout=30).json()
+    assert json.loads(json.dumps(document(VERSION))) == httpx.get(f"{gateway.url}/openapi.json", timeout=30).json()
 
 
 @SCHEMA.exclude(path="/readyz").parametrize()  # its 503 is what it is for

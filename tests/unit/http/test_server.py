@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import gridweave as gw
 import httpx
 import pytest
 
@@ -68,6 +69,15 @@ def raw(url: str, request: bytes) -> bytes:
         while block := connection.recv(65536):
             answer += block
         return answer
+
+
+def test_a_source_tree_says_the_version_that_its_client_has(served: tuple[subprocess.Popen[str], str], folder: Path) -> None:
+    """0.0.0 beside 0.1.0 looks like a server that is too old. Both are of this tree, installed or not."""
+    url = served[1]
+    said = [httpx.get(f"{url}{path}", trust_env=False, timeout=30).json() for path in ("/version", "/healthz", "/openapi.json")]
+    assert [gw.__version__] * 3 == [said[0]["server"], said[1]["version"], said[2]["info"]["version"]]
+    shown = subprocess.run(command("--version"), cwd=ROOT, env=environment(folder), capture_output=True, text=True, check=True).stdout
+    assert f"{gw.__version__}\n" == shown
 
 
 def test_underscores_are_no_dashes(served: tuple[subprocess.Popen[str], str]) -> None:

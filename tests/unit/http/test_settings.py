@@ -13,6 +13,7 @@ from ports.errors import Invalid
 from ports.units import Credits, Span
 from runtimes import settings_table
 from runtimes.settings import Settings, Store, WrongSettingsError, inspect, load
+from runtimes.version import VERSION
 
 TOKEN = "a-token-of-an-admin-42"
 NEEDED = {"ADMIN_TOKEN": TOKEN}
@@ -40,7 +41,7 @@ def test_defaults_are_those_that_the_papers_promise() -> None:
         Credits.parse(str(found.max_price_per_call)),
     )
     assert (Span.of(seconds=60), Span.of(hours=1)) == (found.billing_tick, found.preflight)
-    assert (Path("/data/model-cache/s3"), "0.0.0", ("*",)) == (found.model_cache_dir, found.server_version, found.cors_origins)
+    assert (Path("/data/model-cache/s3"), VERSION, ("*",)) == (found.model_cache_dir, found.server_version, found.cors_origins)
     assert Store.SQLITE is found.store
 
 
