@@ -113,7 +113,7 @@ class Gate:
             raise Invalid(f"X-SDK-Version is not a version: {client!r:.60}.", "X-SDK-Version", "Send a version such as 1.4.0.", client)
         major = self.server_version.split(".")[0]
         if int(found[1]) != int(major):
-            remedy = f"pip install --upgrade 'gridweave=={major}.*'"
+            remedy = f"Install the client of a {major}.* release, from a checkout of it: pip install ./sdk"
             message = f"This client is gridweave {client}, the server is {self.server_version}: their major versions must agree."
             raise UpgradeRequired(message, "X-SDK-Version", remedy, client, self.server_version)
 

@@ -25,7 +25,7 @@ else:
 def ready(folder: Path) -> None:
     """Make the folder. Raises Invalid if it can't be, or if nothing can be drawn; so that it is known before the work begins."""
     if missing:
-        remedy = "Install it: pip install 'gridweave-server[plots]'."
+        remedy = f"Install it: pip install {missing} (make venv does)."
         raise Invalid(f"--plot draws with {missing}, which is not installed.", "--plot", remedy, str(folder))
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from gridweave.errors import NotFound, Refused, Unavailable
 _REMEDIES = {  # where the gateway gave none
     "unauthenticated": "Set GRIDWEAVE_API_KEY to a key of yours.",
     "version-mismatch": "Run the client with the cluster's Python minor version and cloudpickle major version, in a virtual environment.",
-    "upgrade-required": "Upgrade: pip install --upgrade gridweave",
+    "upgrade-required": "Install the client of the server's version, from a checkout of it: pip install ./sdk",
 }
 _JOB = re.compile(r"/v1/jobs/([^/]+)/")
 

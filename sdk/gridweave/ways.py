@@ -133,6 +133,6 @@ def _client(what: str) -> Client:
     try:
         from gridweave.defaults import current
     except ImportError as error:
-        remedy = "Inside a job call the function itself: it runs there. Elsewhere: pip install gridweave."
+        remedy = "Inside a job call the function itself: it runs there. Elsewhere install it, from a checkout: pip install ./sdk"
         raise Refused(f"{what} needs the whole gridweave package, which is not installed here", remedy=remedy) from error
     return current()

@@ -207,7 +207,7 @@ def test_another_major_is_told_both_versions_and_the_command(version: str) -> No
     with pytest.raises(UpgradeRequired) as caught:
         GATE.check_version(headers(("X-SDK-Version", version)))
     assert (version, "2.5.1") == (caught.value.client, caught.value.server)
-    assert "pip install --upgrade 'gridweave==2.*'" == caught.value.remedy
+    assert "Install the client of a 2.* release, from a checkout of it: pip install ./sdk" == caught.value.remedy
 
 
 @pytest.mark.parametrize("version", ["two", "2", "v2.5.1", "2.5.1 beta", "2..1", "-1.0.0", "2.5.1;"])

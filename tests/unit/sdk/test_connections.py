@@ -116,10 +116,13 @@ def test_a_key_that_is_none_is_refused_without_showing_it() -> None:
 def test_an_address_of_something_else_is_told(gateway: Gateway) -> None:
     """A login page of the platform, or another program on that port, is no gateway that fails."""
     gateway.problems = [ProblemError(302, "moved", "Log in.", {"Location": "/login"}), ProblemError(401, "unauthenticated", "Who are you?")]
+    gateway.problems += [ProblemError(426, "upgrade-required", "The client is too old.")]
     with gw.Client(gateway.url) as client:
         with pytest.raises(gw.Refused, match=r"answers with a redirect to /login.*GRIDWEAVE_URL"):
             client.submit({})
         with pytest.raises(gw.Refused, match=r"Who are you\? Set GRIDWEAVE_API_KEY"):
+            client.submit({})
+        with pytest.raises(gw.Refused, match=r"too old\. Install .* from a checkout of it: pip install \./sdk"):
             client.submit({})
 
 

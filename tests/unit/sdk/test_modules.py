@@ -105,7 +105,9 @@ def test_calling_remote_inside_a_job_is_answered_in_words(gateway: Gateway, proj
             print(error)
         """
     )
-    assert "Inside a job call the function itself" in python("script.py").stdout
+    said = python("script.py").stdout
+    assert "Inside a job call the function itself" in said
+    assert "from a checkout: pip install ./sdk" in said, "no registry has it"
 
 
 def test_imports_are_found_wherever_they_stand() -> None:
