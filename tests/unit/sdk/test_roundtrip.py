@@ -172,6 +172,51 @@ def test_a_job_is_a_handle(gateway: Gateway) -> None:
     assert "hé\n" == "".join(gw.Job(job.id).logs()) == "".join(job.logs(follow=True))
 
 
+def test_another_process_has_a_job_again_by_its_id(gateway: Gateway, project: Project, python: Program) -> None:
+    """The guide says so: a script submits in the evening, another looks in the morning. What it can't rebuild is told."""
+    project(
+        cars="""
+        class Car: ...
+        """,
+        evening="""
+        import gridweave as gw
+        import cars
+
+        class Own: ...
+
+        @gw.function
+        def build(own):
+            print("building")
+            return Own() if own else cars.Car()
+
+        print(build.spawn(False).id, build.spawn(True).id)
+        """,
+        morning="""
+        import sys
+        import cars
+        import gridweave as gw
+
+        job = gw.Job(sys.argv[1])
+        for _ in range(2):
+            assert isinstance(job.result(timeout=60), cars.Car)
+        print(job.status()["phase"], "".join(job.logs()).strip())
+        print(type(gw.Job(sys.argv[2]).result(timeout=60)).__name__)
+        sys.modules["cars"] = None
+        try:
+            job.result()
+        except gw.GridweaveError as error:
+            print(error)
+        """,
+    )
+    ids = python("evening.py").stdout.split()
+    done = python("morning.py", *ids)
+    said = done.stdout.splitlines()
+    assert (0, "Completed building") == (done.returncode, said[0]), done.stderr
+    assert "Own" == said[1]
+    assert f"The result of job {ids[0]} cannot be rebuilt here" in said[2]
+    assert "Install 'cars' here" in said[2]
+
+
 def test_result_raises_timeout_error_while_the_job_runs(gateway: Gateway) -> None:
     """Not ended is not failed: one may ask again."""
 
