@@ -90,7 +90,11 @@ def run(settings: Settings) -> int:
 
     def make() -> Edge:
         services = gateway_services(settings, own)
-        return create_app(services if welcome is None else welcome.joined(services))
+        if welcome is None:
+            return create_app(services)
+        edge = create_app(welcome.joined(services))
+        edge.on_stopping = welcome.parting(edge.on_stopping)
+        return edge
 
     if welcome is not None:
         welcome.begin()

@@ -1,4 +1,5 @@
-"""What a person who starts a gateway on a terminal is told: where it is, what takes time, and what to type next."""
+"""What a person who starts a gateway on a terminal is told: where it is, what it is wired to, what takes time, what to type next, and
+at its end how long that may take."""
 
 from __future__ import annotations
 
@@ -33,9 +34,11 @@ class Welcome:
         self._say, self._patience = say, patience
         self._expected = len(demo_nodes(settings.demo_fleet)) if settings.demo else 1
         self._first = multiprocessing.get_context("fork").Semaphore(1)
+        self._first_to_stop = multiprocessing.get_context("fork").Semaphore(1)
 
     def begin(self) -> None:
         self._say(f"  state folder: {self._folder}")
+        self._say(f"  {wiring(self._settings)}")
         if self._settings.scheduler is Scheduler.EXTERNAL:
             self._say("  waiting for a scheduler and its nodes; it is started by: python -m runtimes.batch schedule")
         elif not self._settings.demo:
@@ -54,6 +57,17 @@ class Welcome:
                 threading.Thread(target=self._wait, args=(services,), name="welcome", daemon=True).start()
 
         return evolve(services, on_start=start)
+
+    def parting(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """The same stop; the first process that is asked to says so."""
+
+        def said() -> None:
+            if self._first_to_stop.acquire(block=False):
+                grace = self._settings.shutdown_grace_seconds
+                self._say(f"  stopping: no new work is taken; open requests have up to {grace} s to end, at Ctrl-C none")
+            stop()
+
+        return said
 
     def ready(self, fleet: Fleet) -> str:
         """The last line."""
@@ -75,6 +89,18 @@ class Welcome:
                     self._say(self.ready(fleet))
                     return
             pause.wait(LOOK_EVERY_S)
+
+
+def wiring(settings: Settings) -> str:
+    """Which adapters serve, without addresses that may hold a secret."""
+    ray = "local" if settings.demo else settings.ray_head_address
+    parts = {
+        "store": settings.store.value,
+        "blobs": settings.blobs.value,
+        "Ray": "the scheduler's" if settings.scheduler is Scheduler.EXTERNAL else ray,
+        "credits": f"on ({settings.credits.value})" if settings.credits_enabled else "off",
+    }
+    return ", ".join(f"{name}: {value}" for name, value in parts.items())
 
 
 def _count(number: int, what: str) -> str:

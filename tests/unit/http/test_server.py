@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -214,6 +215,32 @@ def test_a_fleet_other_than_the_one_that_is_served_is_refused(folder: Path, serv
     assert (2, "") == (done.returncode, done.stdout)
     for part in ("--demo-fleet", "1x1xL4-24GB:org", "no demo", "STATE_DIR"):
         assert part in done.stderr
+
+
+def test_a_terminal_is_told_what_serves_and_that_it_drains(tmp_path: Path) -> None:
+    """From the start to the prompt that comes back."""
+    here, there = pty.openpty()
+    process = subprocess.Popen(command("--port", "0"), cwd=ROOT, env=environment(tmp_path), stdout=there, stderr=subprocess.DEVNULL)
+    os.close(there)
+    seen, asked = b"", False
+    try:
+        while piece := os.read(here, 65536):
+            seen += piece
+            if b"waiting for a scheduler" in seen and not asked:
+                url = seen.decode().partition("listens on ")[2].split()[0]
+                httpx.get(f"{url}/healthz", trust_env=False, timeout=30)  # a worker serves: it is the one that stops
+                process.send_signal(signal.SIGTERM)
+                asked = True
+    except OSError:  # nobody holds the other side any more
+        pass
+    finally:
+        os.close(here)
+        if not asked:
+            process.terminate()
+        process.wait(30)
+    assert 0 == process.returncode
+    assert "store: sqlite, blobs: folder, Ray: the scheduler's, credits: off" in seen.decode()
+    assert 1 == seen.decode().count("stopping: no new work is taken; open requests have up to 10 s")
 
 
 def test_sigterm_ends_streams_and_the_process(served: tuple[subprocess.Popen[str], str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from attrs import evolve
@@ -22,7 +23,18 @@ def test_the_terminal_is_told_what_takes_time_and_where_state_is(tmp_path: Path)
     (tmp_path / "ray").mkdir()
     Welcome(DEMO, "http://127.0.0.1:8200", tmp_path, said.append).begin()
     assert str(tmp_path) in said[0]
-    assert "starting a local Ray (about 10 s)" in said[1]
+    assert "  store: sqlite, blobs: folder, Ray: local, credits: on (embedded)" == said[1]
+    assert "starting a local Ray (about 10 s)" in said[2]
+
+
+def test_the_terminal_is_told_once_that_it_drains_and_how_long(tmp_path: Path) -> None:
+    """A prompt that does not come back looks like a hang; each of the workers is stopped."""
+    said: list[str] = []
+    stopped: list[int] = []
+    welcome = Welcome(DEMO, "http://127.0.0.1:8200", tmp_path, said.append)
+    for worker in (1, 2):
+        welcome.parting(partial(stopped.append, worker))()
+    assert (["  stopping: no new work is taken; open requests have up to 20 s to end, at Ctrl-C none"], [1, 2]) == (said, stopped)
 
 
 def test_the_terminal_is_told_when_every_node_is_ready(gateway: Gateway, tmp_path: Path) -> None:
