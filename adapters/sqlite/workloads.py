@@ -32,6 +32,8 @@ _KEPT = 2_048  # such values
 class SqliteWorkloads:
     """`ports.workloads.Workloads`. The database is the caller's to close, after this."""
 
+    draws_uids = False
+
     def __init__(self, database: Database, tombstones: int = TOMBSTONES, at_once: int = AT_ONCE) -> None:
         self._database = database
         self._watch = Watch(database)
