@@ -122,7 +122,7 @@ def _create(house: House, job: Job, bring: Callable[[], None], began: Span) -> J
     """
 
     def stood_still() -> bool:
-        return house.clock.elapsed() - began >= house.terms.archive_after
+        return house.clock.elapsed().ms - began.ms >= house.terms.archive_after.ms
 
     at_once = not job.spec.billed and not house.workloads.draws_uids
     if at_once:

@@ -199,7 +199,7 @@ def _parse(cursor: str) -> tuple[str, int]:
 
 def _body(job: Job) -> bytes:
     """A body is bytes, not text: an environment's value may hold any byte, as half of a surrogate pair."""
-    return wire.dump(evolve(job, version="")).encode("utf-8", "surrogatepass")
+    return wire.dump(evolve(job, version="") if job.version else job).encode("utf-8", "surrogatepass")
 
 
 def _read(seq: int, schema: int, body: bytes) -> Job:
