@@ -2,11 +2,14 @@
 
 The object exists before any of it, so whoever finds `Funded` Unknown later - the same gateway, another, the
 scheduler - finishes with the same calls. A refusal is not remembered.
+
+A job for which nothing is held needs no such steps: it is stored once, with its inputs in their place already. Who dies before
+that leaves copies of uploads that belong to no object; they go by their age, as all inputs do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from attrs import evolve
@@ -16,10 +19,33 @@ from core.house import House
 from core.names import upload_key
 from core.retention import is_output
 from core.shortfall import shortfall
-from ports.blobs import INPUTS, input_key, job_prefix
+from ports.blobs import INPUTS, BlobInfo, input_key, job_prefix
 from ports.credits import Account, HoldState, user_account
 from ports.errors import CannotAfford, Conflict, Invalid, NotFound, OverBudget, Refused, Unavailable
 from ports.workloads import FUNDED, BlobRef, Condition, ConditionStatus, Job, Phase
+
+
+def nothing() -> None:
+    return
+
+
+def funded_at_once(house: House, job: Job, bring: Callable[[], None]) -> Job:
+    """A new job with its inputs in their place and `Funded` True, which is not stored yet; nothing is held for it. bring: puts
+    uploads where they are copied from, if they are not there.
+
+    As it was, if an ended job of its id has left something: only who has the object may clear that away. Raises Invalid, and
+    leaves nothing then.
+    """
+    there = [info.key for info in house.blobs.list(job_prefix(job.id))]
+    if any(is_output(key) for key in there):
+        bring()
+        return job
+    try:
+        stage_inputs(house, job, there, bring)
+    except Refused:
+        unstage(house, job)
+        raise
+    return evolve(job, status=job.status.with_condition(FUNDED, ConditionStatus.TRUE, job.created_at, "NotBilled"))
 
 
 def fund(house: House, job: Job) -> Job:
@@ -63,10 +89,10 @@ def _cleared(house: House, job: Job) -> frozenset[str]:
     return there
 
 
-def stage_inputs(house: House, job: Job, there: Collection[str]) -> None:
+def stage_inputs(house: House, job: Job, there: Collection[str], bring: Callable[[], None] = nothing) -> None:
     """Put the uploads that the spec names where this very object has its inputs. Raises Invalid if one is not there any more.
 
-    there: keys of the job of which one may have been staged before.
+    there: keys of the job of which one may have been staged before. bring: see `funded_at_once`.
     """
     spec = job.spec
     named = dict(zip(INPUTS, (spec.function, spec.args, spec.code, spec.env.working_dir), strict=True))
@@ -76,16 +102,31 @@ def stage_inputs(house: House, job: Job, there: Collection[str]) -> None:
         key = input_key(job.id, job.uid, name)
         if key in there and _is_there(house, key, blob):
             continue
-        try:
-            stored = house.blobs.copy(upload_key(spec.user, blob.sha256), key)
-        except NotFound as error:
+        stored = _copied(house, upload_key(spec.user, blob.sha256), key, bring)
+        if stored is None:
             raise Invalid(
                 f"{name} was not uploaded, or its upload has expired.", name, "POST /v1/uploads first, then submit again.", blob.sha256
-            ) from error
+            )
         if stored.size != blob.size:
             raise Invalid(
                 f"{name} is {stored.size} bytes, not {blob.size}.", f"{name}.size", "Send the size of what you uploaded.", str(blob.size)
             )
+
+
+def _copied(house: House, upload: str, key: str, bring: Callable[[], None]) -> BlobInfo | None:
+    """None: there is no such upload, nor is it brought."""
+    with suppress(NotFound):
+        return house.blobs.copy(upload, key)
+    bring()
+    with suppress(NotFound):
+        return house.blobs.copy(upload, key)
+    return None
+
+
+def unstage(house: House, job: Job) -> None:
+    """Take away the inputs of this very object."""
+    for name in INPUTS:
+        house.blobs.delete(input_key(job.id, job.uid, name))
 
 
 def _is_there(house: House, key: str, blob: BlobRef) -> bool:
@@ -138,8 +179,7 @@ def withdraw(house: House, job: Job) -> None:
     found = house.workloads.get(job.id)
     if found is None or found.uid != job.uid:
         return
-    for name in INPUTS:
-        house.blobs.delete(input_key(job.id, job.uid, name))
+    unstage(house, job)
     try:
         house.workloads.delete(found)
     except Conflict:

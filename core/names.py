@@ -12,6 +12,7 @@ def _digest(*parts: str) -> str:
     return base64.b32encode(hashlib.sha256(data).digest()[:20]).decode().lower()  # more than any name takes of it
 
 
+@lru_cache(1024)  # a request asks more than once
 def job_id(user: str, key: str) -> str:
     """The id of what `user` submits under that idempotency key: 24 characters, a valid Kubernetes name."""
     return f"job-{_digest(user, key)[:20]}"

@@ -13,13 +13,13 @@ from attrs import frozen
 from core.archive import Archive
 from core.callers import Caller, Plan
 from core.exposure import check_exposure
-from core.funding import fund
+from core.funding import fund, funded_at_once, nothing, unstage
 from core.history import recall
 from core.house import House
 from core.inventory import Fleet
 from core.names import job_id
 from core.owners import SELF_HOST, pools
-from core.quotes import check_fits, quote
+from core.quotes import Quote, check_fits, quote
 from ports.credits import user_account
 from ports.errors import AlreadyExists, Conflict, KeyReused, Unavailable, VersionMismatch
 from ports.units import Credits, Rate, Span
@@ -56,11 +56,7 @@ class Submitted:
     rate: Rate
 
 
-def _nothing() -> None:
-    return
-
-
-def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet, bring: Callable[[], None] = _nothing) -> Submitted:
+def submit(house: House, caller: Caller, submission: Submission, fleet: Fleet, bring: Callable[[], None] = nothing) -> Submitted:
     """bring: puts the inputs that came with the request where uploads are; called when the ask is not refused at sight.
 
     Raises Refused (what and why, nothing left behind) or Unavailable (retry with the same key).
@@ -84,10 +80,22 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet, 
     check_versions(house, fleet, submission.python, submission.cloudpickle)
     wanted = pools(caller.user, caller.plan, submission.ask.owner)
     check_fits(fleet, submission.ask, wanted)
-    bring()
     now = house.clock.now()
     given = quote(house, submission.ask, wanted, fleet, now)
-    spec = JobSpec(
+    status = JobStatus().with_condition(FUNDED, ConditionStatus.UNKNOWN, now, "Authorising")
+    job = Job(name, house.randomness.token(), now, _spec(caller, submission, given), status)
+    try:
+        created = _create(house, job, bring, began)
+    except AlreadyExists:
+        earlier = house.workloads.get(name)
+        if earlier is None:
+            raise
+        return _replay(house, earlier, submission, fleet, bring)
+    return Submitted(fund(house, created), True, given.rate)
+
+
+def _spec(caller: Caller, submission: Submission, given: Quote) -> JobSpec:
+    return JobSpec(
         user=caller.user,
         plan=caller.plan,
         name=submission.name,
@@ -105,17 +113,32 @@ def _submit(house: House, caller: Caller, submission: Submission, fleet: Fleet, 
         billed=given.billed,
         cap=submission.cap,
     )
-    status = JobStatus().with_condition(FUNDED, ConditionStatus.UNKNOWN, now, "Authorising")
+
+
+def _create(house: House, job: Job, bring: Callable[[], None], began: Span) -> Job:
+    """began: when the look for an earlier one was. Raises AlreadyExists, Conflict, Unavailable, and Invalid for inputs that are nowhere.
+
+    Where nothing is held for the job, and its uid is known, it is funded with the same write.
+    """
+
+    def stood_still() -> bool:
+        return house.clock.elapsed().ms - began.ms >= house.terms.archive_after.ms
+
+    at_once = not job.spec.billed and not house.workloads.draws_uids
+    if at_once:
+        funded = funded_at_once(house, job, bring)
+        job = job if stood_still() else funded
+    else:
+        bring()
     try:
-        created = house.workloads.create(Job(name, house.randomness.token(), now, spec, status))
+        created = house.workloads.create(job)
     except AlreadyExists:
-        earlier = house.workloads.get(name)
-        if earlier is None:
-            raise
-        return _replay(house, earlier, submission, fleet, bring)
-    if house.clock.elapsed() - began >= house.terms.archive_after:
+        if at_once:
+            unstage(house, job)
+        raise
+    if stood_still():
         _look_again(house, created)
-    return Submitted(fund(house, created), True, given.rate)
+    return created
 
 
 def _as_known(house: House, caller: Caller) -> Caller:
@@ -132,6 +155,7 @@ def _look_again(house: House, created: Job) -> None:
     """
     if Archive(house.blobs).get(created.id) is not None:
         house.workloads.delete(created)
+        unstage(house, created)
         raise Conflict(created.id)
 
 

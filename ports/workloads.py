@@ -369,10 +369,16 @@ class Changes:
 
 
 class Workloads(Protocol):
-    """The store of jobs. Every method raises Unavailable when the store does not answer."""
+    """The store of jobs. Every method raises Unavailable when the store does not answer.
+
+    draws_uids: a new job gets a uid of the store's own, not the one that it came with.
+    """
+
+    @property
+    def draws_uids(self) -> bool: ...
 
     def create(self, job: Job) -> Job:
-        """Store a new job; gives it with its version, and with a uid of the store's own if it gives one. Raises AlreadyExists
+        """Store a new job; gives it with its version, and with the store's own uid if it draws them. Raises AlreadyExists
         if the id is taken, Invalid if it is none (`is_id`)."""
         ...
 

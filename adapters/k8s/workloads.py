@@ -43,6 +43,8 @@ class KubeWorkloads:
     job that this process replaces, as it was and as it is.
     """
 
+    draws_uids = True
+
     def __init__(
         self,
         client: KubeClient,

@@ -14,6 +14,8 @@ from ports.workloads import Changes, Job, JobFilter, Page
 class RemoteWorkloads:
     """`ports.job_control.DismissableWorkloads`. The line is the caller's to close."""
 
+    draws_uids = True  # as far as is known here: what is behind the service may
+
     def __init__(self, line: Line) -> None:
         self._line = line
 

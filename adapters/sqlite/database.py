@@ -1,6 +1,6 @@
 """One SQLite file, and the connections to it.
 
-Every write is one `BEGIN IMMEDIATE` transaction: a deferred one that reads and then writes fails at once when
+Every write is one `BEGIN IMMEDIATE` transaction, or one statement: a deferred one that reads and then writes fails at once when
 another process wrote in between. Writers of this process queue on a lock (SQLite would make them sleep and
 poll); writers of other processes wait for `patience`. A connection is lent for one transaction at a time, so
 threads never share one and their number is bounded. What SQLite can't do becomes `Unavailable`; a mistake of
@@ -83,6 +83,10 @@ class Database:
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
         """One transaction that holds the file's write lock from its first moment; an exception undoes it."""
         return _Turn(self, "BEGIN IMMEDIATE", alone=True)
+
+    def statement(self) -> AbstractContextManager[sqlite3.Connection]:
+        """For one statement that writes: it is a transaction of its own, done when all its rows are fetched."""
+        return _Turn(self, "", alone=True)
 
     def read(self) -> AbstractContextManager[sqlite3.Connection]:
         """Each statement sees the newest commit."""

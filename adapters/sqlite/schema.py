@@ -28,6 +28,10 @@ _WORKLOADS_1 = (
     "CREATE TABLE epoch (newest INTEGER NOT NULL) STRICT",
     "INSERT INTO epoch VALUES (0)",
 )
+_WORKLOADS_2 = (
+    "ALTER TABLE sequence DROP COLUMN jobs",  # it is the highest number in jobs and tombstones
+    "DROP INDEX jobs_by_creation",  # a list of all is one of each phase, merged
+)
 _CREDITS_1 = (
     "CREATE TABLE accounts (name TEXT NOT NULL PRIMARY KEY, balance INTEGER NOT NULL, held INTEGER NOT NULL, plan TEXT NOT NULL) STRICT",
     """CREATE TABLE journal (
@@ -66,7 +70,7 @@ _CREDITS_3 = (
         STRICT, WITHOUT ROWID""",
 )
 
-GRIDWEAVE = Schema("workloads", (_WORKLOADS_1,))
+GRIDWEAVE = Schema("workloads", (_WORKLOADS_1, _WORKLOADS_2))
 CREDITS = Schema("credits", (_CREDITS_1, _CREDITS_2, _CREDITS_3))
 
 

@@ -2,8 +2,9 @@
 
 Each write takes the next number of one growing sequence, and that number is the job's version. What changed
 after a cursor is therefore what has a higher number: jobs as they are now, and tombstones of those that are
-gone. A job that was made anew has no tombstone any more. Tombstones are pruned after a bound; a cursor from
-before that, or from another file, is answered by everything there is (`Changes.whole`).
+gone. The newest write is always one of the two, so the sequence needs no place of its own. A tombstone of a job
+that was made anew says nothing. Tombstones are pruned after a bound; a cursor from before that, or from another
+file, is answered by everything there is (`Changes.whole`).
 """
 
 from __future__ import annotations
@@ -27,10 +28,20 @@ AT_ONCE = 1_000  # jobs in one answer of `changes`
 _PRUNE_EVERY = 512  # writes
 _SMALL = 8 * 1024  # bytes of a stored form that is worth keeping as a value
 _KEPT = 2_048  # such values
+_NEWEST = "max(coalesce((SELECT max(seq) FROM jobs), 0), coalesce((SELECT max(seq) FROM tombstones), 0))"  # number of a write
+_NEXT = f"SELECT {_NEWEST} + 1"
+_STATE = f"SELECT {_NEWEST}, horizon, store FROM sequence"  # noqa: S608 - made of constants
+_GONE = (
+    "SELECT id FROM tombstones WHERE seq > ? AND seq <= ? AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = tombstones.id) ORDER BY seq"
+)
+_CREATE = f"INSERT INTO jobs SELECT ?, {_NEWEST} + 1, ?, ?, ?, ?, ?, ? WHERE true ON CONFLICT (id) DO NOTHING RETURNING seq"
+_REPLACE = f"UPDATE jobs SET seq = {_NEWEST} + 1, phase = ?, schema = ?, body = ? WHERE id = ? AND seq = ? RETURNING seq"  # noqa: S608 - made of constants
 
 
 class SqliteWorkloads:
     """`ports.workloads.Workloads`. The database is the caller's to close, after this."""
+
+    draws_uids = False
 
     def __init__(self, database: Database, tombstones: int = TOMBSTONES, at_once: int = AT_ONCE) -> None:
         self._database = database
@@ -53,21 +64,17 @@ class SqliteWorkloads:
 
     def create(self, job: Job) -> Job:
         checked_id(job.id)
-        body = _body(job)
-        with self._database.write() as db:
-            seq = _next(db)
-            inserted = db.execute(
-                "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
-                (job.id, seq, job.created_at.ms, job.spec.user, job.status.phase.value, job.spec.name, job.schema, body),
-            )
-            if inserted.rowcount != 1:
+        body, labels = _body(job), [(job.id, *label) for label in job.spec.labels.items()]
+        with self._database.write() if labels else self._database.statement() as db:
+            made = (job.id, job.created_at.ms, job.spec.user, job.status.phase.value, job.spec.name, job.schema, body)
+            inserted = db.execute(_CREATE, made).fetchall()
+            if not inserted:
                 raise AlreadyExists(job.id)
-            if job.spec.labels:
-                db.executemany("INSERT INTO labels VALUES (?, ?, ?)", ((job.id, *label) for label in job.spec.labels.items()))
-            db.execute("DELETE FROM tombstones WHERE id = ?", (job.id,))
-        made = self._note(seq, body, evolve(job, version=str(seq)))
+            if labels:
+                db.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
+        stored = self._note(inserted[0][0], body, evolve(job, version=str(inserted[0][0])))
         self._watch.committed()
-        return made
+        return stored
 
     def get(self, job_id: str) -> Job | None:
         with self._database.read() as db:
@@ -102,15 +109,11 @@ class SqliteWorkloads:
         body = _body(job)
         with self._database.write() as db:
             stored = self._stored(db, job)
-            seq = _next(db)
-            updated = db.execute(
-                "UPDATE jobs SET seq = ?, phase = ?, schema = ?, body = ? WHERE id = ? AND seq = ?",
-                (seq, job.status.phase.value, job.schema, body, job.id, int(job.version)),
-            )
-            if updated.rowcount != 1:
+            updated = db.execute(_REPLACE, (job.status.phase.value, job.schema, body, job.id, int(job.version))).fetchall()
+            if not updated:
                 raise Conflict(job.id)
             check_transition(stored, job)
-        written = self._note(seq, body, evolve(job, version=str(seq)))
+        written = self._note(updated[0][0], body, evolve(job, version=str(updated[0][0])))
         self._watch.committed()
         return written
 
@@ -119,10 +122,10 @@ class SqliteWorkloads:
             row = db.execute("SELECT seq FROM jobs WHERE id = ?", (job.id,)).fetchone()
             if row is None or str(row[0]) != job.version:
                 raise Conflict(job.id)
+            seq = db.execute(_NEXT).fetchone()[0]
             db.execute("DELETE FROM jobs WHERE id = ?", (job.id,))
             db.execute("DELETE FROM labels WHERE job = ?", (job.id,))
-            seq = _next(db)
-            db.execute("INSERT INTO tombstones VALUES (?, ?)", (seq, job.id))
+            db.execute("INSERT OR REPLACE INTO tombstones VALUES (?, ?)", (seq, job.id))
             self._prune(db, seq)
         self._watch.committed()
 
@@ -139,7 +142,7 @@ class SqliteWorkloads:
     # ------------------------------------------------------------ inside a transaction
 
     def _changes(self, db: sqlite3.Connection, cursor: str) -> Changes:
-        newest, horizon, store = db.execute("SELECT jobs, horizon, store FROM sequence").fetchone()
+        newest, horizon, store = db.execute(_STATE).fetchone()
         if not cursor:
             return Changes((), (), f"{store}:{newest}")
         of, after = _parse(cursor)
@@ -148,7 +151,7 @@ class SqliteWorkloads:
             return Changes(tuple(self._job(*row) for row in everything), (), f"{store}:{newest}", whole=True)
         rows = db.execute("SELECT seq, schema, body FROM jobs WHERE seq > ? ORDER BY seq LIMIT ?", (after, self._at_once)).fetchall()
         upto = rows[-1][0] if len(rows) == self._at_once else newest
-        gone = db.execute("SELECT id FROM tombstones WHERE seq > ? AND seq <= ? ORDER BY seq", (after, upto))
+        gone = db.execute(_GONE, (after, upto))
         return Changes(tuple(self._job(*row) for row in rows), tuple(row[0] for row in gone), f"{store}:{upto}")
 
     def _stored(self, db: sqlite3.Connection, job: Job) -> Job:
@@ -187,11 +190,6 @@ class SqliteWorkloads:
             db.execute("UPDATE sequence SET horizon = ?", last)
 
 
-def _next(db: sqlite3.Connection) -> int:
-    number: int = db.execute("UPDATE sequence SET jobs = jobs + 1 RETURNING jobs").fetchone()[0]
-    return number
-
-
 def _parse(cursor: str) -> tuple[str, int]:
     store, colon, number = cursor.partition(":")
     if not colon or not (number.isascii() and number.isdigit()) or len(number) > 18:
@@ -201,7 +199,7 @@ def _parse(cursor: str) -> tuple[str, int]:
 
 def _body(job: Job) -> bytes:
     """A body is bytes, not text: an environment's value may hold any byte, as half of a surrogate pair."""
-    return wire.dump(evolve(job, version="")).encode("utf-8", "surrogatepass")
+    return wire.dump(evolve(job, version="") if job.version else job).encode("utf-8", "surrogatepass")
 
 
 def _read(seq: int, schema: int, body: bytes) -> Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,9 +45,12 @@ def test_one_that_lost_its_raylet_is_started_anew(home: Path) -> None:
     local = LocalRay(home, LABELS)
     local.ensure()
     old = local.nodes[0]
-    assert old.raylet is not None
+    raylet = old.raylet
+    assert raylet is not None
     assert "" == local.fault()
-    os.kill(old.raylet.pid, signal.SIGKILL)
+    os.kill(raylet.pid, signal.SIGKILL)
+    while raylet.alive:  # a signal is sent before it arrives
+        time.sleep(0.01)
     assert "the local Ray's raylet died" == local.fault()
     local.ensure()
     assert "" == local.fault()

@@ -15,6 +15,8 @@ from ports.workloads import Changes, Job, JobFilter, Page, check_transition, che
 class MemoryWorkloads:
     """`ports.workloads.Workloads`. Tombstones are kept for ever."""
 
+    draws_uids = False
+
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._spoiled: set[str] = set()

@@ -47,6 +47,8 @@ class SimRandomness:
 class SimWorkloads:
     """`ports.workloads.Workloads`."""
 
+    draws_uids = False
+
     def __init__(self, real: MemoryWorkloads, faults: Faults) -> None:
         self._real, self._faults = real, faults
 

@@ -33,7 +33,7 @@ _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
 def parse(data: bytes) -> Any:
     """JSON text as Python values, numbers with a fraction as Decimal. Raises Invalid."""
     try:
-        return json.loads(data.decode("utf-8"), parse_float=Decimal, parse_constant=Decimal, object_pairs_hook=_unique)
+        return _DECODER.decode(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise Invalid("The body is not UTF-8.", "body", "Send JSON in UTF-8.") from error
     except json.JSONDecodeError as error:
@@ -53,7 +53,7 @@ def structure(value: Any, kind: type[T]) -> T:
 
 def canonical(value: Any) -> bytes:
     """The same bytes for bodies that say the same, whatever their spacing and order."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -62,6 +62,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for at, (key, _) in enumerate(pairs) if key in {earlier for earlier, _ in pairs[:at]})
         raise Invalid(f"The key {twice!r:.60} comes twice in one object.", f"{twice:.60}", "Send each key once.")
     return found
+
+
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=Decimal, object_pairs_hook=_unique)
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
 
 
 def _wrong(value: Any, wanted: str) -> NoReturn:

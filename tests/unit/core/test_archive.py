@@ -14,8 +14,9 @@ from core.history import pages, recall
 from core.house import House, Terms
 from core.jobs import cancel, find, listing
 from core.submit import submit
+from ports.blobs import input_key
 from ports.errors import Conflict, Invalid, KeyReused, NotFound, Unavailable
-from ports.units import Instant, Span
+from ports.units import Credits, Instant, Span
 from ports.workloads import CHARGED, HOLD_VOIDED, RESULT_STORED, ConditionStatus, Job, JobFilter, JobStatus, Phase
 from tests.contract.samples import a_full_job, a_job
 from tests.memory.blobs import MemoryBlobs
@@ -23,6 +24,7 @@ from tests.memory.clock import ManualClock
 from tests.memory.workloads import MemoryWorkloads
 from tests.simulation.faults import Crash, Mode
 from tests.simulation.stage import Stage
+from tests.simulation.world import TERMS
 
 KEPT = Span.of(hours=168)
 
@@ -247,9 +249,10 @@ def test_an_archived_job_answers_for_its_idempotency_key() -> None:
     assert stage.jobs.get(job) is None
 
 
-def test_a_submit_that_stood_still_until_its_twin_was_archived_makes_no_second_job() -> None:
+@pytest.mark.parametrize("terms", [TERMS, evolve(TERMS, credits_enabled=False)], ids=["billed", "free of charge"])
+def test_a_submit_that_stood_still_until_its_twin_was_archived_makes_no_second_job(terms: Terms) -> None:
     """A process that is stopped between two lines for a week is still one submit."""
-    stage = Stage()
+    stage = Stage(terms=terms)
     ann, request = Caller("ann"), stage.request(key="once")
     inner = stage.house.workloads
 
@@ -276,7 +279,9 @@ def test_a_submit_that_stood_still_until_its_twin_was_archived_makes_no_second_j
     assert stage.jobs.get(made.job.id) is None
     run = made.job.status.run
     assert run is not None
-    assert cost(run.price, run.ran) == made.job.status.charged
+    assert (cost(run.price, run.ran) if terms.credits_enabled else Credits(0)) == made.job.status.charged
+    left = {info.key for info in stage.blobs.list(f"jobs/{made.job.id}/") if "/inputs-" in info.key}
+    assert {input_key(made.job.id, made.job.uid, name) for name in ("function", "args")} == left
 
 
 def test_one_made_anew_under_an_archived_name_is_another_workload() -> None:

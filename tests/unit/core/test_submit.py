@@ -9,20 +9,22 @@ from attrs import evolve
 
 from core.callers import Caller, Plan
 from core.funding import fund
+from core.house import Terms
 from core.manifest import manifest_key
 from core.names import job_id, upload_key
-from core.submit import Submission
+from core.submit import Submission, submit
 from ports.blobs import input_key, log_key, run_prefix
 from ports.credits import user_account
 from ports.errors import CannotAfford, Invalid, KeyReused, NeverFits, OverBudget, Refused, Unavailable, VersionMismatch
 from ports.units import Credits, Span
-from ports.workloads import FUNDED, BlobRef, ConditionStatus, Phase
+from ports.workloads import FUNDED, BlobRef, ConditionStatus, Job, Phase
 from tests.simulation.faults import Crash, Mode
 from tests.simulation.services import digest
 from tests.simulation.stage import ONE_NODE, Stage
 from tests.simulation.world import TERMS
 
 FREE_OF_CHARGE = evolve(TERMS, credits_enabled=False)
+billed_or_not = pytest.mark.parametrize("terms", [TERMS, FREE_OF_CHARGE], ids=["billed", "free of charge"])
 LABELLED_PROVIDER = (*ONE_NODE, ("n9", "provider:zoe", "H100", 80 * 1024, 1))
 
 
@@ -33,9 +35,10 @@ def nothing_is_left(stage: Stage, user: str, request: Submission) -> None:
     assert [] == list(stage.blobs.list(f"jobs/{name}/"))
 
 
-def test_an_accepted_submit_is_stored_funded_and_has_its_inputs_in_place() -> None:
+@billed_or_not
+def test_an_accepted_submit_is_stored_funded_and_has_its_inputs_in_place(terms: Terms) -> None:
     """202 is a promise: whatever dies afterwards, the scheduler needs nothing of the gateway."""
-    stage = Stage()
+    stage = Stage(terms=terms)
     done = stage.hand_in(Caller("ann"), stage.request())
     assert done.created
     job = stage.job(done.job.id)
@@ -45,9 +48,10 @@ def test_an_accepted_submit_is_stored_funded_and_has_its_inputs_in_place() -> No
     assert stage.blobs.stat(input_key(job.id, job.uid, "args")) is not None
 
 
-def test_the_same_key_and_body_give_the_same_job_however_often() -> None:
+@billed_or_not
+def test_the_same_key_and_body_give_the_same_job_however_often(terms: Terms) -> None:
     """A client that got no answer asks again."""
-    stage = Stage()
+    stage = Stage(terms=terms)
     request = stage.request(key="k")
     first, second = stage.hand_in(Caller("ann"), request), stage.hand_in(Caller("ann"), request)
     assert (True, False) == (first.created, second.created)
@@ -83,10 +87,13 @@ def test_a_replay_of_a_job_that_has_ended_gives_that_job() -> None:
     assert (False, Phase.COMPLETED) == (again.created, again.job.status.phase)
 
 
-@pytest.mark.parametrize("broken", ["no money", "no upload", "other size"])
-def test_a_refusal_leaves_nothing_behind_and_is_not_remembered(broken: str) -> None:
+@pytest.mark.parametrize(
+    ("broken", "terms"),
+    [("no money", TERMS), *((broken, terms) for broken in ("no upload", "other size") for terms in (TERMS, FREE_OF_CHARGE))],
+)
+def test_a_refusal_leaves_nothing_behind_and_is_not_remembered(broken: str, terms: Terms) -> None:
     """No object that somebody would have to clean up, no credits that nobody gives back, no bytes that nobody reads."""
-    stage = Stage()
+    stage = Stage(terms=terms)
     poor = stage.user("poor", credits=0 if broken == "no money" else 100)
     request = stage.request()
     if broken == "no upload":
@@ -179,9 +186,10 @@ def test_with_credits_off_nothing_is_held_and_the_job_runs() -> None:
     assert [] == [entry for entry in stage.money._journal if entry.kind == "charge"]
 
 
-def test_of_many_submits_with_one_key_one_creates_and_all_get_its_job() -> None:
+@billed_or_not
+def test_of_many_submits_with_one_key_one_creates_and_all_get_its_job(terms: Terms) -> None:
     """The store's create-conflict is the lock; there is no other."""
-    stage = Stage()
+    stage = Stage(terms=terms)
     request = stage.request(key="k")
     with ThreadPoolExecutor(16) as pool:
         done = list(pool.map(lambda _: stage.hand_in(Caller("ann"), request), range(64)))
@@ -189,6 +197,8 @@ def test_of_many_submits_with_one_key_one_creates_and_all_get_its_job() -> None:
     assert {done[0].job.uid} == {each.job.uid for each in done}
     assert all(each.job.status.holds(FUNDED) for each in done)
     assert done[0].job.spec.hold == stage.money.account("user:ann").held
+    inputs = {input_key(done[0].job.id, done[0].job.uid, name) for name in ("function", "args")}
+    assert inputs == {info.key for info in stage.blobs.list(f"jobs/{done[0].job.id}/")}
 
 
 def test_of_many_submits_with_one_key_that_nobody_can_pay_nothing_is_left() -> None:
@@ -228,11 +238,12 @@ def test_of_two_submits_for_the_last_credits_one_is_refused() -> None:
 
 @pytest.mark.parametrize("mode", [Mode.CRASH, Mode.CRASH_AFTER, Mode.LOST, Mode.REFUSED])
 @pytest.mark.parametrize("retried", [True, False])
-def test_a_submit_that_died_anywhere_is_finished_by_a_retry_or_by_the_scheduler(mode: Mode, retried: bool) -> None:
+@billed_or_not
+def test_a_submit_that_died_anywhere_is_finished_by_a_retry_or_by_the_scheduler(terms: Terms, mode: Mode, retried: bool) -> None:
     """Between any two steps the gateway may be killed; one job comes of it at most, with one hold, and it runs."""
     died = 0
     for at in range(1, 40):
-        stage = Stage()
+        stage = Stage(terms=terms)
         request = stage.request(key="k")
         stage.faults.fuse, stage.faults.blows = at, mode
         try:
@@ -310,9 +321,10 @@ def test_a_refusal_that_slept_takes_nothing_from_the_job_that_its_key_made_since
     assert stage.blobs.stat(input_key(job.id, job.uid, "function")) is not None
 
 
-def test_bytes_that_an_earlier_job_of_the_same_key_left_are_not_taken_for_its_inputs() -> None:
+@billed_or_not
+def test_bytes_that_an_earlier_job_of_the_same_key_left_are_not_taken_for_its_inputs(terms: Terms) -> None:
     """The id is that of the key, and a job may be refused and accepted later."""
-    stage = Stage()
+    stage = Stage(terms=terms)
     request = stage.request(key="k")
     name = job_id("ann", "k")
     stage.blobs.put(input_key(name, "another", "function"), [b"something else"])
@@ -326,9 +338,10 @@ def test_a_hold_covers_the_preflight_time_of_the_dearest_pool() -> None:
     assert done.rate.prorate_ceil(Span.of(minutes=1)) == done.job.spec.hold
 
 
-def test_what_an_ended_job_of_that_id_has_left_is_not_the_next_ones() -> None:
+@billed_or_not
+def test_what_an_ended_job_of_that_id_has_left_is_not_the_next_ones(terms: Terms) -> None:
     """Chunks of its log would follow the next one's own, and its manifest would tell of it."""
-    stage, request = Stage(), Stage().request(key="again")
+    stage, request = Stage(terms=terms), Stage(terms=terms).request(key="again")
     first = stage.hand_in(Caller("ann"), request).job
     mine = [*(log_key(first.id, attempt, 0, n) for attempt in (1, 2) for n in range(3)), f"{run_prefix(first.id, 1)}result"]
     for key in (*mine, manifest_key(first.id)):
@@ -349,3 +362,60 @@ def test_a_late_funding_takes_nothing_of_a_run_away() -> None:
     stage.blobs.put(key, [b"its own"])
     assert fund(stage.house, early).status.holds(FUNDED)
     assert stage.blobs.stat(key) is not None
+
+
+def test_what_is_not_billed_is_stored_funded_in_one_write() -> None:
+    """Nothing is held for it, so nobody has to finish it; a reader never sees it half done."""
+    stage, seen = Stage(terms=FREE_OF_CHARGE), list[Job]()
+    inner = stage.house.workloads
+
+    class Seen:
+        def __getattr__(self, name: str) -> object:
+            return getattr(inner, name)
+
+        def create(self, job: Job) -> Job:
+            seen.append(job)
+            return inner.create(job)
+
+    house = evolve(stage.house, workloads=Seen())  # type: ignore[arg-type]
+    made = submit(house, Caller("ann"), stage.request(), stage.fleet()).job
+    assert [made.uid] == [job.uid for job in seen]
+    assert seen[0].status.holds(FUNDED)
+    assert seen[0].status == made.status == stage.job(made.id).status
+
+
+def test_a_store_that_draws_uids_itself_gets_the_object_before_the_inputs() -> None:
+    """Where they have their place is not known before."""
+    stage = Stage(terms=FREE_OF_CHARGE)
+    inner = stage.house.workloads
+
+    class Drawing:
+        draws_uids = True
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(inner, name)
+
+        def create(self, job: Job) -> Job:
+            return inner.create(evolve(job, uid="of-the-store"))
+
+    house = evolve(stage.house, workloads=Drawing())  # type: ignore[arg-type]
+    made = submit(house, Caller("ann"), stage.request(), stage.fleet()).job
+    assert ("of-the-store", True) == (made.uid, made.status.holds(FUNDED))
+    assert {input_key(made.id, made.uid, name) for name in ("function", "args")} == {
+        info.key for info in stage.blobs.list(f"jobs/{made.id}/")
+    }
+
+
+def test_inputs_that_are_there_already_are_not_brought_again() -> None:
+    """Who submits the same function a thousand times sends its bytes to the store once."""
+    stage, brought = Stage(terms=FREE_OF_CHARGE), list[int]()
+    data = b"new"
+    request = evolve(stage.request(), args=BlobRef(digest(data), len(data)))
+
+    def bring() -> None:
+        brought.append(1)
+        stage.blobs.put(upload_key("ann", digest(data)), [data])
+
+    for key in ("one", "two"):
+        submit(stage.house, Caller("ann"), evolve(request, key=key), stage.fleet(), bring)
+    assert 1 == len(brought)
