@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from gridweave.client import Client
-from gridweave.errors import GridweaveError
+from gridweave.errors import Cancelled, GridweaveError
 from gridweave.jobs import Job
 from gridweave.parcels import Letter, short_of_credits
 from gridweave.progress import upload_in_words
@@ -104,6 +104,8 @@ class Crew:
             self._changed.notify_all()
 
     def _upload(self, so_far: int, total: int) -> None:
+        if self._left:
+            raise Cancelled("Nobody waits for it any more.")  # breaks the upload off
         self.uploading = upload_in_words(so_far, total)
 
     def _may_wait(self) -> bool:

@@ -111,6 +111,7 @@ class Gateway:
         self.upload_drops = 0  # uploads whose connection is closed in their middle
         self.upload_pause = 0.0  # seconds before the next uploads are read
         self.uploads_stall = False  # nothing of an upload is read
+        self.uploads_drip = False  # they are read a little at a time
         self.drops = 0  # connections closed without an answer, of the next submits, after these were obeyed
         self.break_log_after = 0  # bytes of log per connection; 0: all
         self.break_result_after = 0  # bytes of result per connection; 0: all
@@ -200,7 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
         gateway = self.gateway
         if method == "PUT" and not self._uploaded():
             return
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        data = self._dripping(length) if method == "PUT" and gateway.uploads_drip else self.rfile.read(length)
         if gateway.closed:  # also on a connection that was open before
             self.close_connection = True
             return
@@ -264,6 +266,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return False
         return True
+
+    def _dripping(self, length: int) -> bytes:
+        data = b""
+        while len(data) < length and (piece := self.rfile.read(min(1024 * 1024, length - len(data)))):
+            data += piece
+            time.sleep(0.1)
+        return data
 
     def _submit(self, body: dict[str, Any]) -> None:
         gateway = self.gateway

@@ -91,6 +91,15 @@ def test_a_map_says_what_it_uploads(gateway: Gateway, folder: Path) -> None:
     assert "0 of 1 done · 0 in flight · uploading " in seen
 
 
+def test_ctrl_c_in_a_map_breaks_its_uploads_off(gateway: Gateway, folder: Path) -> None:
+    """Nobody waits for half a gigabyte to go, to be told that nothing will come of it."""
+    gateway.uploads_drip = True
+    (folder / "many.py").write_text("import work\nprint(list(work.f.starmap([()])))\n")
+    _, seen = on_terminal(folder, "many.py", interrupt_at=" of 16.0 MiB")
+    assert "KeyboardInterrupt" in seen
+    assert ({}, {}) == (gateway.runs, gateway.blobs)
+
+
 @pytest.mark.parametrize("dropped", [0, 1])
 def test_an_upload_that_stalled_or_broke_off_is_sent_anew(gateway: Gateway, dropped: int) -> None:
     """However long it had taken until then: the patience with it begins when it breaks."""
