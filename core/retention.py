@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from attrs import frozen
 
-from ports.blobs import INPUTS
+from ports.blobs import is_input
 from ports.units import Span
 
 
@@ -57,7 +57,7 @@ def is_endpoint_log(key: str) -> bool:
 
 def is_output(key: str) -> bool:
     """Whether a job has left it at its end or before: no input."""
-    return job_of(key) != "" and _known(key) and not key.split("/")[2].startswith("inputs-")
+    return job_of(key) != "" and _known(key) and not is_input(key.split("/")[2])
 
 
 def may_go(key: str, age: Span, fate: Fate, kept: Retention) -> bool:
@@ -86,10 +86,8 @@ def shortest(kept: Retention) -> Span | None:
 def _known(key: str) -> bool:
     """Whether it has a place in the layout of a job."""
     rest = key.split("/")[2:]
-    if rest[0].startswith("inputs-"):
-        return len(rest) == 1 and rest[0].rpartition(".")[2] in INPUTS
     if len(rest) == 1:
-        return rest[0] == "manifest.json"
+        return rest[0] == "manifest.json" or is_input(rest[0])
     return rest[0].isdigit() and (rest[1] == "logs" or rest[1:] in (["result"], ["traceback.txt"], ["diagnostics.json"]))
 
 

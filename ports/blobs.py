@@ -17,6 +17,7 @@ from ports.blob_keys import segment
 from ports.units import Instant
 
 INPUTS = ("function", "args", "code", "working_dir")
+_INPUT = "inputs-"  # begins the names of a job's inputs
 
 
 def job_prefix(job_id: str) -> str:
@@ -27,7 +28,12 @@ def job_prefix(job_id: str) -> str:
 def input_key(job_id: str, uid: str, name: str) -> str:
     """Of that object alone: a key whose job was refused may make another of the same id, and what clears up after the
     first one may come late. In no folder of their own: where blobs are files, to make one costs as much as the rest of a submit."""
-    return f"{job_prefix(job_id)}inputs-{segment(uid)}.{name}"
+    return f"{job_prefix(job_id)}{_INPUT}{segment(uid)}.{name}"
+
+
+def is_input(name: str) -> bool:
+    """Whether that is the last segment of an input's key."""
+    return name.startswith(_INPUT) and name.rpartition(".")[2] in INPUTS
 
 
 def run_prefix(job_id: str, attempt: int) -> str:

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -48,6 +49,7 @@ _RAY = {
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _JOIN = "import ray._private.services as s; s.get_node_ip_address = lambda *_: '127.0.0.1'; from ray.scripts.scripts import main; main()"
 _OBJECT_STORE_BYTES = 100_000_000
+_POLL_S = 0.25  # while one is starting, which takes seconds
 
 
 @frozen
@@ -200,16 +202,28 @@ class LocalRay:
                 raise Unavailable("ray", f"it did not start: {_tail(said)}")
             node = LocalNode(Session(leader), dict(labels))
             self._write(evolve(state, nodes=(*state.nodes, node)))
-            try:
-                code = process.wait(self._starts_within.seconds)
-            except subprocess.TimeoutExpired:
-                code = None
-        if code != 0:
+            wrong = self._wrong(process, node)
+        if wrong:
             end(node.session.members)
             process.wait()
             self._write(state)
-            raise Unavailable("ray", f"it did not start{'' if code else f' in {self._starts_within.seconds:g} s'}: {_tail(said)}")
+            told = _tail(said)
+            raise Unavailable("ray", f"{wrong}: {told}" if told else wrong)
         return node
+
+    def _wrong(self, process: subprocess.Popen[bytes], node: LocalNode) -> str:
+        """Wait for the end of what starts it; what went wrong, "" if nothing did. It would itself wait for long for a GCS that died."""
+        seen: dict[ProcessId, str] = {}
+        deadline = time.monotonic() + self._starts_within.seconds
+        while time.monotonic() < deadline:
+            try:
+                return "it did not start" if process.wait(_POLL_S) else ""
+            except subprocess.TimeoutExpired:
+                seen.update((each, name) for name, each in _carriers(node).items() if each is not None)
+            died = [name for each, name in seen.items() if not each.alive]
+            if died:
+                return f"its {' and '.join(died)} died while it was starting"
+        return f"it did not start in {self._starts_within.seconds:g} s"
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

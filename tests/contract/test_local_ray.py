@@ -6,12 +6,14 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from adapters.ray.local import LocalRay
 from adapters.ray.sessions import ProcessId
+from ports.errors import Unavailable
 
 pytestmark = pytest.mark.xdist_group("ray")
 LABELS = {"gridweave.io/demo": "true"}
@@ -56,6 +58,20 @@ def test_one_that_lost_its_raylet_is_started_anew(home: Path) -> None:
     assert "" == local.fault()
     assert () == old.session.members()
     assert local.nodes[0].raylet is not None
+
+
+def test_one_whose_store_dies_while_it_is_starting_is_given_up_at_once(tmp_path: Path) -> None:
+    """What starts it would wait for a minute, and the demo with it."""
+    local = LocalRay(tmp_path, LABELS)
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(local.ensure)
+        while not (nodes := local.nodes) or (gcs := nodes[0].gcs) is None:
+            time.sleep(0.01)
+        time.sleep(0.3)  # until who starts it has seen it too
+        os.kill(gcs.pid, signal.SIGKILL)
+        with pytest.raises(Unavailable, match="its GCS.* died while it was starting"):
+            started.result()
+    assert () == local.nodes
 
 
 def test_one_with_other_labels_is_replaced(home: Path) -> None:

@@ -67,7 +67,7 @@ FUNCTION, ARGS, NEVER_UPLOADED = b"function", b"args", b"nothing"
 
 
 class World:
-    """make, machine: the classes to use, so that a test can break them on purpose. fleet: drawn from the seed, if none is given."""
+    """make, machine: the classes to use, so that a test can break them on purpose. fleet, terms: drawn from the seed, if none are given."""
 
     def __init__(
         self,
@@ -76,9 +76,10 @@ class World:
         tell: Callable[[str], None] | None = None,
         machine: type[Machine] = Machine,
         fleet: Sequence[Row] = (),
-        terms: Terms = TERMS,
+        terms: Terms | None = None,
     ) -> None:
         self.source = random.Random(seed)
+        terms = terms or evolve(TERMS, credits_enabled=random.Random(f"{seed}/terms").randrange(5) > 0)
         self.make, self._tell = make, tell
         self.clock, self.faults, self.truth = SimClock(), Faults(), Truth()
         self.jobs, self.records, self.epochs = MemoryWorkloads(), MemoryNodes(), MemoryEpochs()
