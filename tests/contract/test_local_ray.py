@@ -69,7 +69,7 @@ def test_one_whose_store_dies_while_it_is_starting_is_given_up_at_once(tmp_path:
             time.sleep(0.01)
         time.sleep(0.3)  # until who starts it has seen it too
         os.kill(gcs.pid, signal.SIGKILL)
-        with pytest.raises(Unavailable, match="its GCS.* died while it was starting"):
+        with pytest.raises(Unavailable, match=r"its GCS.* died while it was starting"):
             started.result()
     assert () == local.nodes
 
