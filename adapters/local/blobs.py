@@ -64,12 +64,8 @@ class FolderBlobs:
         if offset < 0 or (length is not None and length < 0):
             raise Invalid(f"There is no range of {length} bytes from {offset}.", "range", "Give 0 or more.")
         with _answering:
-            try:
-                handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                raise NotFound(f"There is no blob {key}.", "key") from None
+            handle, _, size = self._open(key)
             blocks = _Blocks(handle)
-            size = _trailer(handle, key)[1]
             blocks.take(offset, size if length is None else min(size, offset + length))
             return blocks
 
@@ -80,11 +76,10 @@ class FolderBlobs:
     def stat(self, key: str) -> BlobInfo | None:
         with _answering:
             try:
-                handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
+                handle, digest, size = self._open(key)
+            except NotFound:
                 return None
             try:
-                digest, size = _trailer(handle, key)
                 return BlobInfo(key, size, _modified(os.fstat(handle)), digest.hex())
             finally:
                 os.close(handle)
@@ -97,22 +92,25 @@ class FolderBlobs:
         return self._walk(f"{self._objects}/{folder}".rstrip("/"), folder + slash, start)
 
     def copy(self, source: str, target: str) -> BlobInfo:
-        """Both have the time of the copy afterwards: they are one file with two names."""
-        origin, place = self._path(source), self._path(target)
+        """Both have the time of the copy afterwards: they are one file with two names. A damaged one gets neither."""
+        place = self._path(target)
         with _answering:
+            handle, digest, size = self._open(source)
             try:
-                os.utime(origin)
-                if not self._link_new(origin, place):
-                    with self._temporarily() as temporary:
-                        os.link(origin, temporary)
-                        self._name(temporary, place, target, only_new=False, durable=False)
+                os.utime(handle)
+                self._link(self._path(source), place, target)
+                there = os.stat(place)
+                if os.path.samestat(there, os.fstat(handle)):
+                    return BlobInfo(target, size, _modified(there), digest.hex())
             except FileNotFoundError:
-                raise NotFound(f"There is no blob {source}.", "key") from None
+                raise NotFound(f"The blob {source}, or its copy, was deleted while it was copied.", "key") from None
             except OSError as error:
                 if error.errno not in (errno.EMLINK, errno.EPERM, errno.ENOTSUP):
                     raise
                 return self.put(target, self.get(source))
-        found = self.stat(target)
+            finally:
+                os.close(handle)
+        found = self.stat(target)  # another put has changed one of them meanwhile
         if found is None:
             raise NotFound(f"The blob {target} was deleted while it was copied.", "key")
         return found
@@ -144,6 +142,21 @@ class FolderBlobs:
 
     def _path(self, key: str) -> str:
         return f"{self._objects}/{checked_key(key)}{_END}"
+
+    def _open(self, key: str) -> tuple[int, bytes, int]:
+        """Descriptor, digest and size of a whole blob. Raises NotFound, or Unavailable for a damaged one; of an upload that a power
+        cut has damaged there is none: it is to be sent again."""
+        try:
+            handle = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise NotFound(f"There is no blob {key}.", "key") from None
+        try:
+            return handle, *_trailer(handle, key)
+        except BaseException as error:
+            os.close(handle)
+            if isinstance(error, Unavailable) and key.startswith(_TRANSIENT):
+                raise NotFound(f"There is no blob {key}.", "key") from None
+            raise
 
     @contextlib.contextmanager
     def _temporarily(self) -> Iterator[str]:
@@ -181,7 +194,9 @@ class FolderBlobs:
                 (os.link if only_new else os.replace)(temporary, target)
                 break
             except FileExistsError:
-                raise AlreadyExists(key) from None
+                if not key.startswith(_TRANSIENT) or self.stat(key) is not None:
+                    raise AlreadyExists(key) from None
+                only_new = False  # a damaged upload, or it is gone again
             except FileNotFoundError:
                 continue
         else:
@@ -190,19 +205,21 @@ class FolderBlobs:
             with contextlib.suppress(FileNotFoundError):  # deleted again already
                 _sync_folder(folder)
 
-    def _link_new(self, origin: str, place: str) -> bool:
-        """Whether the name was free. Most copies are of inputs to where nothing has been before."""
+    def _link(self, origin: str, place: str, target: str) -> None:
+        """Most copies are of inputs to where nothing has been before."""
         for _ in range(TRIES):
             try:
                 os.link(origin, place)
-            except FileExistsError:
-                return False
             except FileNotFoundError:  # the folder, or the origin: then the last try says so again
                 _make_folder(os.path.dirname(place))
+            except FileExistsError:
+                with self._temporarily() as temporary:
+                    os.link(origin, temporary)
+                    self._name(temporary, place, target, only_new=False, durable=False)
+                return
             else:
-                return True
+                return
         os.link(origin, place)
-        return True
 
     def _prune(self, folder: str) -> None:
         while folder != self._objects:

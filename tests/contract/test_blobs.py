@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -363,6 +364,36 @@ class TestFolderBlobs(BlobsContract):
             store.get("a")
         with pytest.raises(Unavailable, match="damaged"):
             store.stat("a")
+
+    def test_an_upload_that_was_cut_short_is_to_be_sent_again(self, store: FolderBlobs, folder: Path) -> None:
+        """Uploads are not synced to the disk: after a power cut nobody could use that function until its upload had expired."""
+        upload = "uploads/alice/digest"
+        store.put(upload, [b"0123456789" * 10])
+        file = next(path for path in folder.rglob("*") if path.is_file())
+        os.truncate(file, file.stat().st_size - 10)
+        os.utime(file, (0, 0))
+        assert store.stat(upload) is None
+        with pytest.raises(NotFound):
+            store.copy(upload, "jobs/job-1/inputs-1.function")
+        assert 0 == file.stat().st_mtime
+        assert [] == list(store.list("jobs/"))
+        store.put(upload, [b"0123456789" * 10], only_new=True)
+        assert 100 == store.copy(upload, "jobs/job-1/inputs-1.function").size
+        with pytest.raises(AlreadyExists):
+            store.put(upload, [b"other"], only_new=True)
+
+    def test_a_damaged_blob_is_not_copied(self, store: FolderBlobs, folder: Path) -> None:
+        """Nor is its time renewed."""
+        store.put("a", [b"0123456789" * 10])
+        file = next(path for path in folder.rglob("*") if path.is_file())
+        os.truncate(file, file.stat().st_size - 10)
+        os.utime(file, (0, 0))
+        with pytest.raises(Unavailable, match="damaged"):
+            store.copy("a", "b")
+        with pytest.raises(AlreadyExists):
+            store.put("a", [b"other"], only_new=True)
+        assert ["a"] == [info.key for info in store.list("")]
+        assert 0 == file.stat().st_mtime
 
     def test_a_large_blob_is_never_in_memory_as_a_whole(self, store: FolderBlobs) -> None:
         """512 MiB pass through a small gateway: each block is gone before the next one comes."""
