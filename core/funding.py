@@ -4,7 +4,7 @@ The object exists before any of it, so whoever finds `Funded` Unknown later - th
 scheduler - finishes with the same calls. A refusal is not remembered.
 
 A job for which nothing is held needs no such steps: it is stored once, with its inputs in their place already. Who dies before
-that leaves copies of uploads that belong to no object; they go by their age, as all inputs do.
+that leaves copies of uploads that belong to no object; they are swept as the uploads are that nobody has used.
 """
 
 from __future__ import annotations
@@ -46,6 +46,23 @@ def funded_at_once(house: House, job: Job, bring: Callable[[], None]) -> Job:
         unstage(house, job)
         raise
     return evolve(job, status=job.status.with_condition(FUNDED, ConditionStatus.TRUE, job.created_at, "NotBilled"))
+
+
+def restaged(house: House, job: Job, bring: Callable[[], None]) -> Job:
+    """What was funded at once, but took so long that its inputs may have been swept while it was no object yet: they are put in their
+    place again, if they are gone. Raises Invalid if they can't be; the object is gone then."""
+    if not job.status.holds(FUNDED):
+        return job
+    try:
+        stage_inputs(house, job, [info.key for info in house.blobs.list(job_prefix(job.id))], bring)
+    except Refused:
+        try:
+            house.workloads.delete(job)
+        except Conflict:
+            return job  # it has been taken up, and will say itself what it misses
+        unstage(house, job)
+        raise
+    return job
 
 
 def fund(house: House, job: Job) -> Job:

@@ -9,6 +9,7 @@ the endpoint lives or not.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from attrs import frozen
@@ -30,8 +31,9 @@ class Fate(StrEnum):
 class Retention:
     """How long things are kept after they were written; None: for ever.
 
-    uploads: that no submit has used. completed: inputs, result and logs of jobs that completed. failed: the same of those
-    that failed or were cancelled, the manifests and diagnostics of all, and the logs of endpoints.
+    uploads: that no submit has used, and copies of them that belong to no job, since their submit did not get so far.
+    completed: inputs, result and logs of jobs that completed. failed: the same of those that failed or were cancelled, the
+    manifests and diagnostics of all, and the logs of endpoints.
     """
 
     uploads: Span | None = Span.of(hours=24)
@@ -68,6 +70,8 @@ def may_go(key: str, age: Span, fate: Fate, kept: Retention) -> bool:
         return _over(age, kept.failed)
     if not job_of(key) or not _known(key) or fate is Fate.LIVE:
         return False
+    if fate is Fate.UNKNOWN and is_input(key.rpartition("/")[2]):
+        return _over(age, kept.uploads)
     lasting = key.endswith(("/manifest.json", "/diagnostics.json")) or fate is not Fate.COMPLETED
     return _over(age, kept.failed if lasting else kept.completed)
 
@@ -77,8 +81,13 @@ def part_may_go(age: Span, named: bool, kept: Retention) -> bool:
     return not named and _over(age, kept.uploads)
 
 
-def shortest(kept: Retention) -> Span | None:
-    """What is younger never goes; None: nothing of any job does."""
+def looked_at(keys: Iterable[str], kept: Retention) -> Span | None:
+    """The age from which on it is worth while to ask what has become of the job that all these belong to; None: it never is.
+
+    Where there are only inputs, there may be no such job.
+    """
+    if not any(is_output(key) for key in keys):
+        return kept.uploads
     spans = [span for span in (kept.completed, kept.failed) if span is not None]
     return min(spans) if spans else None
 

@@ -13,7 +13,7 @@ from attrs import frozen
 from core.archive import Archive
 from core.callers import Caller, Plan
 from core.exposure import check_exposure
-from core.funding import fund, funded_at_once, nothing, unstage
+from core.funding import fund, funded_at_once, nothing, restaged, unstage
 from core.history import recall
 from core.house import House
 from core.inventory import Fleet
@@ -21,7 +21,7 @@ from core.names import job_id
 from core.owners import SELF_HOST, pools
 from core.quotes import Quote, check_fits, quote
 from ports.credits import user_account
-from ports.errors import AlreadyExists, Conflict, KeyReused, Unavailable, VersionMismatch
+from ports.errors import AlreadyExists, Conflict, KeyReused, Refused, Unavailable, VersionMismatch
 from ports.units import Credits, Rate, Span
 from ports.workloads import FUNDED, Ask, BlobRef, ConditionStatus, Environment, Job, JobSpec, JobStatus
 
@@ -120,24 +120,22 @@ def _create(house: House, job: Job, bring: Callable[[], None], began: Span) -> J
 
     Where nothing is held for the job, and its uid is known, it is funded with the same write.
     """
-
-    def stood_still() -> bool:
-        return house.clock.elapsed().ms - began.ms >= house.terms.archive_after.ms
-
     at_once = not job.spec.billed and not house.workloads.draws_uids
     if at_once:
-        funded = funded_at_once(house, job, bring)
-        job = job if stood_still() else funded
+        job = funded_at_once(house, job, bring)
     else:
         bring()
     try:
         created = house.workloads.create(job)
-    except AlreadyExists:
+    except (AlreadyExists, Refused):
         if at_once:
             unstage(house, job)
         raise
-    if stood_still():
+    took = house.clock.elapsed().ms - began.ms
+    if took >= house.terms.archive_after.ms:
         _look_again(house, created)
+    if at_once and took >= house.terms.funding_bound.ms:
+        return restaged(house, created, bring)
     return created
 
 

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from core.house import House
 from core.models import MODELS, is_part, model_of, read
-from core.retention import Fate, Retention, job_of, may_go, part_may_go, shortest
+from core.retention import Fate, Retention, job_of, looked_at, may_go, part_may_go
 from ports.blob_keys import segment
 from ports.blobs import BlobInfo
 from ports.errors import NotFound, Unreadable
@@ -39,11 +39,10 @@ def sweep(house: House) -> Swept:
     uploads += _sweep_parts(house, now, kept)
     blobs = _delete(house, (info.key for info in _going(house.blobs.list("endpoints/"), now, Fate.UNKNOWN, kept)))
     jobs = 0
-    youngest = shortest(kept)
-    if youngest is None:
-        return Swept(uploads, blobs)
-    for job_id, found in groupby(house.blobs.list("jobs/"), lambda info: job_of(info.key)):
-        old = [info for info in found if now - info.modified > youngest]
+    for job_id, group in groupby(house.blobs.list("jobs/"), lambda info: job_of(info.key)):
+        found = list(group)
+        youngest = looked_at((info.key for info in found), kept)
+        old = [info for info in found if youngest is not None and now - info.modified > youngest]
         if not job_id or not old:
             continue
         fate = fate_of(house, job_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -12,7 +14,9 @@ from core.funding import fund
 from core.house import Terms
 from core.manifest import manifest_key
 from core.names import job_id, upload_key
+from core.retention import Retention
 from core.submit import Submission, submit
+from core.sweep import sweep
 from ports.blobs import input_key, log_key, run_prefix
 from ports.credits import user_account
 from ports.errors import CannotAfford, Invalid, KeyReused, NeverFits, OverBudget, Refused, Unavailable, VersionMismatch
@@ -419,3 +423,62 @@ def test_inputs_that_are_there_already_are_not_brought_again() -> None:
     for key in ("one", "two"):
         submit(stage.house, Caller("ann"), evolve(request, key=key), stage.fleet(), bring)
     assert 1 == len(brought)
+
+
+class Before:
+    """A store that lets something happen before one of its calls."""
+
+    def __init__(self, inner: object, call: str, happen: Callable[[], None], at: int = 1) -> None:
+        self._inner, self._call, self._happen, self._left = inner, call, happen, at
+
+    def __getattr__(self, name: str) -> object:
+        if name == self._call:
+            self._left -= 1
+            if self._left == 0:
+                self._happen()
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("brings", [True, False], ids=["inline", "uploaded"])
+@pytest.mark.parametrize(("port", "call", "at"), [("blobs", "copy", 2), ("workloads", "create", 1)])
+def test_a_submit_that_stood_still_for_days_has_its_inputs_or_is_refused(port: str, call: str, at: int, brings: bool) -> None:
+    """While it is no object yet, what it has put in place belongs to nobody, and is swept."""
+    day = Span.of(hours=24)
+    stage = Stage(terms=evolve(FREE_OF_CHARGE, retention=Retention(day, day, day)))
+    request = stage.request()
+
+    def swept() -> None:
+        stage.clock.ms += 2 * day.ms
+        sweep(stage.house)
+
+    def bring() -> None:
+        if brings:
+            stage.user("ann")
+
+    changed: dict[str, Any] = {port: Before(getattr(stage.house, port), call, swept, at)}
+    house = evolve(stage.house, **changed)
+    if brings:
+        made = submit(house, Caller("ann"), request, stage.fleet(), bring).job
+        there = {info.key for info in stage.blobs.list(f"jobs/{made.id}/")}
+        assert {input_key(made.id, made.uid, name) for name in ("function", "args")} == there
+    else:
+        with pytest.raises(Invalid, match="has expired"):
+            submit(house, Caller("ann"), request, stage.fleet(), bring)
+        nothing_is_left(stage, "ann", request)
+
+
+def test_tries_that_a_store_does_not_take_leave_inputs_for_no_longer_than_uploads() -> None:
+    """A client tries again for as long as the disk of the store is full."""
+    stage = Stage(terms=FREE_OF_CHARGE)
+    request = stage.request(key="k")
+    for _ in range(5):
+        stage.faults.armed["store.create"] = Mode.REFUSED
+        with pytest.raises(Unavailable):
+            stage.hand_in(Caller("ann"), request)
+    prefix = f"jobs/{job_id('ann', 'k')}/"
+    stage.clock.ms += Span.of(hours=23).ms
+    sweep(stage.house)
+    assert list(stage.blobs.list(prefix))
+    stage.clock.ms += Span.of(hours=2).ms
+    sweep(stage.house)
+    assert [] == list(stage.blobs.list(prefix))
