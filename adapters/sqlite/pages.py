@@ -56,10 +56,11 @@ def query(which: JobFilter, cursor: str, limit: int, newest_first: bool) -> Quer
     # One sorted branch per phase, merged: SQLite would else walk or sort every job of all phases. All of them are a list of all:
     # an index for that alone would cost a page at each submit.
     phases = sorted(which.phases or Phase)
-    branch = _select(f"{one}, created_at, id", ["phase = ?", *terms])
+    branch = _select("rowid AS at, created_at, id", ["phase = ?", *terms])
     branches = [f"SELECT * FROM ({branch}{sorting})" for _ in phases]  # noqa: S608 - made of constants
+    page = f"SELECT at FROM ({' UNION ALL '.join(branches)}) {sorting}"  # noqa: S608 - bodies are read of what is on it alone
     return Query(
-        f"SELECT {one} FROM ({' UNION ALL '.join(branches)}) {sorting}",  # noqa: S608 - made of constants
+        f"SELECT {one} FROM jobs WHERE rowid IN ({page}) ORDER BY created_at {direction}, id {direction}",  # noqa: S608
         tuple(value for phase in phases for value in (phase.value, *values)),
         order,
     )
