@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -57,6 +58,7 @@ def free_port() -> int:
 @contextlib.contextmanager
 def standing(**settings: str) -> Iterator[Standing]:
     """settings: of the gateway, beside those that it needs here."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that all is stopped then too
     folder = Path(tempfile.mkdtemp(prefix="gridweave-bench-"))
     port, dashboard, own = free_port(), free_port(), free_port()
     scrubbed = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "GRIDWEAVE_"))}
