@@ -16,6 +16,7 @@ from gridweave.client import Client
 from gridweave.decorated import Decorated
 from gridweave.errors import GridweaveError
 from gridweave.jobs import TERMINAL, Job, wait
+from gridweave.notices import Notices
 from gridweave.parcels import LAST_TRY, Parcel
 from gridweave.progress import Screen
 from gridweave.streams import LogPiece, State
@@ -71,16 +72,22 @@ def call(client: Client, function: Decorated[..., Any], args: tuple[Any, ...], k
 
 
 def watch(client: Client, job: Job, screen: Screen) -> None:
-    """Show a job until it has ended. KeyboardInterrupt, and OSError of a log that cannot be written, cancel it first."""
+    """Show a job until it has ended; where there is no line to draw, also say that it waits.
+
+    KeyboardInterrupt, and OSError of a log that cannot be written, cancel it first.
+    """
     phase = ""
     try:
-        for happened in client.follow(job.id):
-            if isinstance(happened, LogPiece):
-                screen.log(happened.data)
-            elif isinstance(happened, State):
-                placed = happened.phase != phase and happened.phase in ("Allocated", "Running")
-                screen.state(happened, client.status(job.id) if placed and screen.shown else None)
-                phase = happened.phase
+        with Notices(job.id) as notices:
+            for happened in client.follow(job.id):
+                if isinstance(happened, LogPiece):
+                    screen.log(happened.data)
+                elif isinstance(happened, State):
+                    placed = happened.phase != phase and happened.phase in ("Allocated", "Running")
+                    screen.state(happened, client.status(job.id) if placed and screen.shown else None)
+                    if not screen.shown:
+                        notices.state(happened)
+                    phase = happened.phase
     except Left:
         raise
     except (KeyboardInterrupt, OSError) as error:

@@ -12,7 +12,8 @@ from gridweave.client import Client
 from gridweave.commands.ids import JobId, full_id
 from gridweave.commands.options import COMMON, Common
 from gridweave.errors import Refused
-from gridweave.streams import LogPiece
+from gridweave.notices import Notices
+from gridweave.streams import LogPiece, State
 
 
 def logs(
@@ -60,7 +61,13 @@ def _pieces(client: Client, ident: str, follow: bool, tail: int | None) -> Itera
 
 
 def _followed(client: Client, ident: str, offset: int) -> Iterator[bytes]:
-    return (happened.data for happened in client.follow(ident, offset) if isinstance(happened, LogPiece))
+    """What comes after that many bytes. While the job waits, that is said on stderr."""
+    with Notices(ident) as notices:
+        for happened in client.follow(ident, offset):
+            if isinstance(happened, LogPiece):
+                yield happened.data
+            elif isinstance(happened, State):
+                notices.state(happened)
 
 
 def _last_lines(pieces: Iterable[bytes], count: int) -> tuple[bytes, int]:

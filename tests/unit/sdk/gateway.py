@@ -120,6 +120,7 @@ class Gateway:
         self.account: dict[str, Any] = {}  # what it says of the caller's, beside the usual
         self.credits_for: int | None = None  # jobs that the credits suffice for at once
         self.usage: list[dict[str, Any]] = [USAGE]
+        self.waits: list[dict[str, Any]] = []  # what the stream of a log says of the queue at first
         self.all_users = False  # it lists jobs as for an admin
         self.closed = False
         self.lock = threading.RLock()
@@ -343,6 +344,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
+        for facts in self.gateway.waits:
+            self._event("state", {"phase": "Pending", "waiting": "", "position": 1, "setup": "", **facts})
+        while self.gateway.waits and not self.gateway.closed:
+            time.sleep(0.02)
         self._event("state", {"phase": "Running", "waiting": "", "position": 0, "setup": ""})
         while True:
             ended = run.process.poll() is not None
