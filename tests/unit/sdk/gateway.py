@@ -120,6 +120,7 @@ class Gateway:
         self.account: dict[str, Any] = {}  # what it says of the caller's, beside the usual
         self.credits_for: int | None = None  # jobs that the credits suffice for at once
         self.usage: list[dict[str, Any]] = [USAGE]
+        self.users: dict[str, str] = {}  # of jobs that are not demo's
         self.waits: list[dict[str, Any]] = []  # what the stream of a log says of the queue at first
         self.all_users = False  # it lists jobs as for an admin
         self.closed = False
@@ -290,7 +291,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _list(self) -> None:
         runs = list(self.gateway.runs.values())[::-1]
         wanted = self.query.get("phase", "").split(",") if self.query.get("phase") else None
-        chosen = [run.status() for run in runs if wanted is None or run.phase in wanted]
+        chosen = [run.status() | {"user": self.gateway.users.get(run.id, "demo")} for run in runs if wanted is None or run.phase in wanted]
         chosen = [job for job in chosen if self.query.get("name") in (None, job["name"])]
         key, _, value = self.query.get("label", "").partition("=")
         chosen = [job for job in chosen if not key or job["labels"].get(key) == value]

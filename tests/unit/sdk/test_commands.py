@@ -131,7 +131,7 @@ def test_a_detached_job_is_found_again_by_the_start_of_its_id(gateway: Gateway, 
     command("submit", "work.py:square", "8", "--detach")
     done = command("status", "job-")
     assert (2, "") == (done.returncode, done.stdout)
-    assert "error: 2 jobs are named 'job-' or have an id that begins so." in done.stderr
+    assert "error: 2 jobs are named 'job-' or have an id that begins so;" in done.stderr
 
 
 def test_results_are_saved_as_they_are(gateway: Gateway, files: Path, command: Program) -> None:

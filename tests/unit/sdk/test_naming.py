@@ -31,9 +31,46 @@ def test_a_job_is_found_by_its_name_where_one_has_it(gateway: Gateway, capsys: p
     job = one.spawn()
     assert 0 == cli(["status", "filler-b", "--json"])
     assert job.id == json.loads(capsys.readouterr().out)["id"]
-    one.spawn()
+    again = one.spawn()
+    for each in (job, again):
+        each.result()
     assert 2 == cli(["status", "filler-b"])
-    assert "2 jobs are named 'filler-b'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "2 jobs are named 'filler-b' or have an id that begins so; none of them is unfinished." in said
+    for row in (f"{again.id}  Completed, submitted ", f"{job.id}  Completed, submitted "):
+        before, found, said = said.partition(row)
+        assert found, before
+
+
+@gw.function(name="filler-b")
+def waiting() -> None:
+    import time
+
+    time.sleep(600)
+
+
+def test_of_a_name_the_only_unfinished_job_is_meant(gateway: Gateway, capsys: pytest.CaptureFixture[str], cli: Cli) -> None:
+    """From the second run on a name would be of no use; who cancels by name means what still runs."""
+    one.spawn().result()
+    job = waiting.spawn()
+    assert 0 == cli(["status", "filler-b", "--json"])
+    assert job.id == json.loads(capsys.readouterr().out)["id"]
+    other = waiting.spawn()
+    assert 2 == cli(["cancel", "filler-b"])
+    assert "3 jobs are named 'filler-b' or have an id that begins so; 2 of them are unfinished." in capsys.readouterr().err
+    other.cancel()
+    assert 0 == cli(["cancel", "filler-b"])
+    assert "Cancelled" == job.status()["phase"]
+
+
+def test_no_guess_is_made_from_an_ids_start_or_between_users(gateway: Gateway, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An administrator who cancels by a name that he uses himself would end somebody else's run."""
+    one.spawn().result()
+    job = waiting.spawn()
+    assert 2 == cli(["cancel", "job-"])
+    gateway.users[job.id] = "ann"
+    assert 2 == cli(["cancel", "filler-b"])
+    assert "Running" == job.status()["phase"]
 
 
 def test_ps_filters_by_name_and_label(gateway: Gateway, capsys: pytest.CaptureFixture[str], cli: Cli) -> None:
