@@ -6,19 +6,20 @@ largest entries; a data file beyond DATA_LIMIT inside a package stays behind, wi
 
 from __future__ import annotations
 
-import shutil
 import sys
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gridweave.errors import Refused
+from gridweave.folders import contents, unreadable
 from gridweave.payloads import LIMIT, Payload, TooLargeError
-from gridweave.sources import local_files, walk
+from gridweave.sources import local_files
 
 CODE_LIMIT = 64 * 1024 * 1024  # bytes of all modules together, before compression
 DATA_LIMIT = 10 * 1024 * 1024  # bytes of one data file inside a package
+_PIECE = 1024 * 1024
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _EXTENSIONS = (".so", ".pyd")
 
@@ -38,34 +39,54 @@ def code_bundle(names: frozenset[str]) -> Payload | None:
 
 
 def folder_bundle(folder: str) -> Payload:
-    """A folder for `working_dir`. Raises Refused if it is none, or too large."""
+    """A folder for `working_dir`. Raises Refused if it is none, too large, or holds what cannot travel."""
     root = Path(folder).expanduser()
-    if not root.is_dir():
+    if not folder or not root.is_dir():
         remedy = "Give the path of an existing folder."
         raise Refused(f"working_dir {folder!r} is not a folder", field="env.working_dir", value=str(folder), remedy=remedy)
-    files = {path.relative_to(root).as_posix(): path for path in walk(root)}
+    files, sizes = dict[str, Path](), dict[str, int]()
+    for entry, path, size in contents(root):
+        files[entry], sizes[entry] = path, size
     try:
         return pack(files)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise unreadable(error) from error
     except TooLargeError:
-        sizes = {entry: path.stat().st_size for entry, path in files.items()}
         raise _refuse(f"working_dir {folder!r}", sizes, LIMIT, "Leave large data out and read it inside the function.") from None
 
 
 def pack(files: Mapping[str, Path]) -> Payload:
-    """A zip of those files. Raises TooLargeError."""
+    """A zip of those files, and of empty folders, whose names end with a slash. Raises TooLargeError."""
     payload = Payload()
     try:
         with zipfile.ZipFile(payload, "w") as archive:
             for entry in sorted(files):
                 info = zipfile.ZipInfo(entry, _EPOCH)
+                if info.is_dir():
+                    info.external_attr = 0o40755 << 16
+                    archive.writestr(info, b"")
+                    continue
                 info.compress_type = zipfile.ZIP_DEFLATED
                 info.external_attr = (0o100755 if files[entry].stat().st_mode & 0o100 else 0o100644) << 16
-                with files[entry].open("rb") as source, archive.open(info, "w") as target:
-                    shutil.copyfileobj(source, target)
+                with archive.open(info, "w") as target:
+                    for piece in _pieces(files[entry]):
+                        target.write(piece)
     except BaseException:
         payload.close()
         raise
     return payload
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as source:
+            while piece := source.read(_PIECE):
+                yield piece
+    except OSError as error:
+        error.filename = error.filename or str(path)  # that it is this file, which reading alone does not say
+        raise
 
 
 def _portable(files: dict[str, Path]) -> dict[str, Path]:

@@ -52,11 +52,12 @@ def local_files(names: Iterable[str]) -> dict[str, Path]:
 def walk(folder: Path) -> Iterator[Path]:
     """Regular files below a folder, in a fixed order, without version control, caches and virtual environments."""
     for parent, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if not _skipped(Path(parent, each)))
+        folders[:] = sorted(each for each in folders if not skipped(Path(parent, each)))
         yield from (path for path in (Path(parent, each) for each in sorted(files)) if path.is_file())
 
 
-def _skipped(folder: Path) -> bool:
+def skipped(folder: Path) -> bool:
+    """Whether that folder is left behind: version control, a cache, a virtual environment."""
     return folder.name in SKIPPED_FOLDERS or folder.name.endswith(".egg-info") or (folder / "pyvenv.cfg").exists()
 
 
