@@ -41,7 +41,7 @@ def spawn(
     key: str | None = None,
     screen: Screen | None = None,
 ) -> Job:
-    """Submit one call; screen: which shows uploads, one of its own if None. KeyboardInterrupt then says what became of it."""
+    """Submit one call; screen: which shows packing and uploads, one of its own if None. KeyboardInterrupt then says what became of it."""
     with contextlib.ExitStack() as stack:
         shown = screen or stack.enter_context(contextlib.closing(Screen(function.options.name or function.__name__)))
         return _sent(client, function, args, kwargs, key, shown)
@@ -51,7 +51,7 @@ def _sent(
     client: Client, function: Decorated[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: str | None, screen: Screen
 ) -> Job:
     try:
-        with contextlib.closing(Parcel(function)) as parcel:
+        with contextlib.closing(Parcel(function, screen.packing)) as parcel:
             letter = parcel.letter(args, kwargs)
             letter.key = key or letter.key
             return letter.send_once(client, screen.uploading)

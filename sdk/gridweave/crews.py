@@ -16,7 +16,7 @@ from gridweave.client import Client
 from gridweave.errors import Cancelled, GridweaveError
 from gridweave.jobs import Job
 from gridweave.parcels import Letter, short_of_credits
-from gridweave.progress import upload_in_words
+from gridweave.progress import in_mib
 
 _GRACE = 10.0  # seconds after a job's end within which its hold may still be open
 _PAUSE = 0.5
@@ -106,7 +106,7 @@ class Crew:
     def _upload(self, so_far: int, total: int) -> None:
         if self._left:
             raise Cancelled("Nobody waits for it any more.")  # breaks the upload off
-        self.uploading = upload_in_words(so_far, total)
+        self.uploading = in_mib("uploading", so_far, total)
 
     def _may_wait(self) -> bool:
         """After a refusal for want of credits: whether some may come back. Makes the crew smaller."""

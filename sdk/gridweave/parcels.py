@@ -24,9 +24,9 @@ LAST_TRY = 5  # seconds for what is still said to the gateway after Ctrl-C
 
 
 class Parcel:
-    """A function packed once, to be sent with any number of arguments. Close it at the end."""
+    """A function packed once, to be sent with any number of arguments. Close it at the end. packing: told how far its folder is."""
 
-    def __init__(self, function: Decorated[..., Any]) -> None:
+    def __init__(self, function: Decorated[..., Any], packing: Progress | None = None) -> None:
         self.options = function.options
         self.name = function.options.name or job_name(function.__name__)
         self._called, self._signature = function.__qualname__.rpartition("<locals>.")[2], signature_of(function.__wrapped__)
@@ -38,7 +38,7 @@ class Parcel:
         self._carried: dict[int, dict[str, Any]] = {}
         self._lock = threading.Lock()
         try:
-            self._folder = folder_bundle(str(folder)) if folder is not None else None
+            self._folder = folder_bundle(str(folder), packing) if folder is not None else None
         except BaseException:
             self.close()
             raise

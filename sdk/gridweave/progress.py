@@ -1,4 +1,4 @@
-"""What the user sees while a job runs: its log on stdout, and below it one line on stderr that says how far it is, from its upload on.
+"""What the user sees while a job runs: its log on stdout, and below it one line on stderr that says how far it is, from its packing on.
 
 The line is drawn on a terminal only, and never while the log stands in the middle of a line (a progress bar of the user's).
 One call at a time has the line; others in the same process show their log alone.
@@ -23,6 +23,7 @@ _output = threading.Lock()
 _TAIL = 16 * 1024  # characters of the log that are remembered
 _MIB = 1024 * 1024
 _LARGE = 8 * _MIB  # bytes of an upload that is told of where there is no line to draw
+_LONG = 64 * _MIB  # bytes of a folder whose packing is
 _SUBMITTING = "submitting"
 
 
@@ -56,13 +57,20 @@ class Screen:
         """Draw no line any more."""
         self._line.close()
 
+    def packing(self, so_far: int, total: int) -> None:
+        """Say how much of a folder is packed; where stderr is no terminal, only that a large one is about to be."""
+        self._goes("packing", so_far, total, _LONG)
+
     def uploading(self, so_far: int, total: int) -> None:
         """Say how much has gone; where stderr is no terminal, only that something large is about to go."""
-        self._text = upload_in_words(so_far, total) or _SUBMITTING
+        self._goes("uploading", so_far, total, _LARGE)
+
+    def _goes(self, what: str, so_far: int, total: int, large: int) -> None:
+        self._text = in_mib(what, so_far, total) or _SUBMITTING
         self._draw()
-        if so_far == 0 and total >= _LARGE and sys.stderr is not None and not sys.stderr.isatty():
+        if so_far == 0 and total >= large and sys.stderr is not None and not sys.stderr.isatty():
             with contextlib.suppress(OSError, ValueError):  # nobody reads it
-                print(f"uploading {total / _MIB:.1f} MiB", file=sys.stderr, flush=True)
+                print(f"{what} {total / _MIB:.1f} MiB", file=sys.stderr, flush=True)
 
     def log(self, data: bytes) -> None:
         """Write a piece of the log, byte for byte where stdout takes bytes."""
@@ -107,9 +115,9 @@ class Screen:
             self._line.draw()
 
 
-def upload_in_words(so_far: int, total: int) -> str:
-    """How far an upload is; nothing when all of it has gone."""
-    return f"uploading {so_far / _MIB:.1f} of {total / _MIB:.1f} MiB" if so_far < total else ""
+def in_mib(what: str, so_far: int, total: int) -> str:
+    """How far an upload is, or the like; nothing when all of it is done."""
+    return f"{what} {so_far / _MIB:.1f} of {total / _MIB:.1f} MiB" if so_far < total else ""
 
 
 def place(placement: Any) -> str:

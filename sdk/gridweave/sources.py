@@ -58,9 +58,8 @@ def walk(folder: Path) -> Iterator[Path]:
 
 def skipped(folder: Path) -> bool:
     """Whether that folder is left behind: version control, a cache, a virtual environment."""
-    return (
-        folder.name in SKIPPED_FOLDERS or folder.name.endswith(".egg-info") or os.path.exists(folder / "pyvenv.cfg")
-    )  # False, too, for a folder that may not be looked into
+    environment = os.path.exists(folder / "pyvenv.cfg")  # False for a folder that may not be looked into
+    return environment or folder.name in SKIPPED_FOLDERS or folder.name.endswith(".egg-info")
 
 
 def installed(path: Path) -> bool:

@@ -97,3 +97,53 @@ def test_no_folder_is_not_the_current_one() -> None:
     """A variable that is empty by mistake would send whatever happens to be here."""
     with pytest.raises(gw.Refused, match="working_dir '' is not a folder"):
         folder_bundle("")
+
+
+def sparse(path: Path, gib: float) -> None:
+    with path.open("wb") as file:
+        file.truncate(int(gib * 1024**3))
+
+
+@pytest.mark.parametrize(
+    ("names", "gib", "words"),
+    [
+        (["a.bin", "b.bin"], 5, r"/folder': at least 10240.0 MiB, more than the 8192.0 MiB that a node unpacks\. Largest: a.bin \(5120"),
+        (
+            ["a.zip", "b.MP4"],
+            0.3,
+            r"/folder': at least 614.4 MiB, more than the 512.0 MiB that can be sent when packed\. Largest: a.zip \(307",
+        ),
+    ],
+)
+def test_sizes_alone_tell_of_much_too_large_a_folder(folder: Path, names: list[str], gib: float, words: str) -> None:
+    """Who names his home by mistake should not wait minutes to hear of it: nothing is read."""
+    for name in names:
+        sparse(folder / name, gib)
+    told = list[tuple[int, int]]()
+    with pytest.raises(gw.Refused, match=words) as caught:
+        folder_bundle(str(folder), lambda so_far, total: told.append((so_far, total)))
+    assert ("env.working_dir", []) == (caught.value.field, told)
+
+
+def test_too_many_files_are_refused_before_any_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node would refuse them, after the upload."""
+    monkeypatch.setattr("gridweave.bundles.MOST_FILES", 2)
+    (folder / "one-more").touch()
+    with pytest.raises(gw.Refused, match="has more than the 2 files and folders that a node unpacks"):
+        folder_bundle(str(folder))
+
+
+def test_packing_tells_how_far_it_is(folder: Path) -> None:
+    """Of what has to be read, which is all."""
+    (folder / "deep" / "b.bin").write_bytes(bytes(3_000_000))
+    told = list[tuple[int, int]]()
+    folder_bundle(str(folder), lambda so_far, total: told.append((so_far, total))).close()
+    assert ([(0, 3_000_001), (1_048_576, 3_000_001)], (3_000_001, 3_000_001)) == (told[:2], told[-1])
+    assert sorted(told) == told
+
+
+def test_a_file_of_more_than_two_gib_may_travel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it packs well: what is written of its size then needs another form. The bound is moved here, to be quick."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1_000_000)
+    (folder / "b.bin").write_bytes(bytes(3_000_000))
+    assert "b.bin" in packed(folder)

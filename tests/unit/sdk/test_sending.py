@@ -55,10 +55,28 @@ def silent() -> ProblemError:
 def test_a_terminal_sees_how_far_an_upload_is(gateway: Gateway, folder: Path, arguments: tuple[str, ...]) -> None:
     """Minutes of a spinner that says "submitting" look like a fault."""
     gateway.uploads_stall = True
-    _, seen = on_terminal(folder, *arguments, interrupt_at=" of 16.0 MiB")
-    assert "uploading " in seen
+    _, seen = on_terminal(folder, *arguments, interrupt_at="uploading ")
+    assert " of 16.0 MiB" in seen.partition("uploading ")[2]
     assert "nothing was submitted" in seen
     assert {} == gateway.runs
+
+
+def test_a_terminal_sees_how_far_the_packing_of_a_folder_is(gateway: Gateway, folder: Path) -> None:
+    """It may take as long as the upload. Ctrl-C in it leaves nothing."""
+    (folder / "data" / "weights").write_bytes(os.urandom(6 * SIZE))
+    _, seen = on_terminal(folder, "-m", "gridweave", "submit", "work.py:f", interrupt_at=" of 96.0 MiB")
+    assert "packing " in seen
+    assert "nothing was submitted" in seen
+    assert {} == gateway.runs
+
+
+def test_a_pipe_is_told_that_a_large_folder_is_packed(gateway: Gateway, folder: Path) -> None:
+    """Once, and of a small one nothing."""
+    (folder / "data" / "weights").write_bytes(bytes(6 * SIZE))
+    env = {**os.environ, "PYTHONPATH": str(SDK)}
+    command = [sys.executable, "-m", "gridweave", "submit", "work.py:f", "--detach"]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert "packing 96.0 MiB\n" == done.stderr
 
 
 def test_ctrl_c_in_an_upload_ends_it_in_one_line(gateway: Gateway, folder: Path) -> None:
