@@ -9,7 +9,7 @@ from rich.text import Text
 from gridweave.commands.ids import JobId, full_id
 from gridweave.commands.options import COMMON, Common
 from gridweave.commands.output import cancelling, phase
-from gridweave.commands.times import ran
+from gridweave.commands.times import credited, ran
 from gridweave.errors import GridweaveError
 from gridweave.jobs import TERMINAL
 from gridweave.progress import place
@@ -43,7 +43,7 @@ def status(id: JobId, /, *, common: Common = COMMON) -> int:
         "ran": ran(facts, datetime.now(UTC)),
         "rate": f"{facts['rate_per_hour']} credits per hour" if facts.get("rate_per_hour") else "",
         "held": f"{facts.get('held', facts['hold'])} credits" if facts.get("hold") and not over else "",
-        "charged": f"{facts['charged']} credits" if facts.get("charged") else "",
+        "charged": f"{facts['charged']} credits{_for(credited(facts))}" if facts.get("charged") else "",
         "cap": f"{facts['cap']} credits" if facts.get("cap") else "",
         "money ends": facts.get("money_ends_at") or "",
         "exit": " ".join(str(ended[key]) for key in ("kind", "code", "signal", "message") if ended.get(key) not in (None, "")),
@@ -54,6 +54,10 @@ def status(id: JobId, /, *, common: Common = COMMON) -> int:
         output.line("last lines of its log:")
         output.line(str(ended["log_tail"]).rstrip())
     return 0
+
+
+def _for(running_time: str) -> str:
+    return f", for the {running_time} that its node has told of" if running_time else ""
 
 
 def cancel(id: JobId, /, *more: JobId, common: Common = COMMON) -> int:

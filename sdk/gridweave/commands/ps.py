@@ -13,7 +13,7 @@ from rich.text import Text
 from gridweave.client import Client
 from gridweave.commands.options import COMMON, Common
 from gridweave.commands.output import Output, cancelling, grid, phase
-from gridweave.commands.times import age, ran
+from gridweave.commands.times import age, credited, ran
 from gridweave.errors import Refused
 from gridweave.progress import place
 
@@ -118,4 +118,9 @@ def _row(job: Mapping[str, Any], short: bool, users: bool) -> list[str | Text]:
     now = datetime.now(UTC)
     named = [str(job.get("name") or ""), *([str(job.get("user") or "")] if users else [])]
     shown = ident[:12] if short and len(ident) > 16 else ident
-    return [shown, *named, *cells, age(job, now), ran(job, now), str(job.get("charged") or "")]
+    return [shown, *named, *cells, age(job, now), ran(job, now), _credits(job)]
+
+
+def _credits(job: Mapping[str, Any]) -> str:
+    charged, at = str(job.get("charged") or ""), credited(job)
+    return f"{charged} at {at}" if at else charged

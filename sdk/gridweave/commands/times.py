@@ -1,7 +1,7 @@
 """How long a job is there and has run, for people.
 
 What the gateway knows of a run's time is measured on its node and comes in steps, as it is billed. While the job runs, its
-start until now says more; once it has ended, only what was measured counts.
+start until now says more; once it has ended, only what was measured counts. Its credits are always for what was measured.
 """
 
 from __future__ import annotations
@@ -33,3 +33,10 @@ def ran(job: Mapping[str, Any], now: datetime) -> str:
     if job.get("phase") == "Running":
         return elapsed(max(measured, since(job.get("started_at"), now) or 0.0))
     return "" if not measured else f"{measured:.3f} s" if measured < 60 else elapsed(measured)
+
+
+def credited(job: Mapping[str, Any]) -> str:
+    """The running time that a running job's credits are for; "" for others, whose credits are for all of it."""
+    if job.get("phase") != "Running" or not job.get("charged"):
+        return ""
+    return elapsed((job.get("ran_ms") or 0) / 1000)

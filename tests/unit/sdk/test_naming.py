@@ -95,9 +95,13 @@ def test_a_job_that_goes_on_after_its_cancel_says_so(gateway: Gateway, capsys: p
     job = forever.spawn()
     gateway.runs[job.id].stubborn = True
     cli(["status", job.id])
-    assert "phase\tRunning, cancelling\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "phase\tRunning, cancelling\n" in said
+    assert "charged\t0.003333 credits, for the 1 s that its node has told of\n" in said
     cli(["ps"])
-    assert "\tRunning, cancelling\t" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "\tRunning, cancelling\t" in said
+    assert said.endswith("\t0.003333 at 1 s\n")
 
 
 def test_what_is_held_is_shown_while_it_is(gateway: Gateway, capsys: pytest.CaptureFixture[str], cli: Cli) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gridweave.commands.times import age, ran
+from gridweave.commands.times import age, credited, ran
 
 NOW = datetime(2026, 11, 29, 18, 0, 7, tzinfo=UTC)
 STARTED = "2026-11-29T17:00:00.000Z"
@@ -32,3 +32,10 @@ def test_after_the_end_only_what_was_measured_is_told() -> None:
 def test_a_job_of_the_future_is_young() -> None:
     """Two machines' clocks differ; a negative age would be nonsense."""
     assert ("0 s", "") == (age({"created_at": "2026-11-29T18:00:09.000Z"}, NOW), age({"created_at": None}, NOW))
+
+
+def test_credits_say_for_what_time_they_are_while_it_runs() -> None:
+    """Else they do not agree with the time beside them, and the bill seems to be wrong."""
+    running = {"phase": "Running", "started_at": STARTED, "ran_ms": 61_500, "charged": "0.136666"}
+    assert "1:01" == credited(running)
+    assert ("", "") == (credited(running | {"phase": "Completed"}), credited(running | {"charged": None}))
