@@ -6,7 +6,8 @@
     def square(x):
         return x * x
 
-    square.remote(7)
+    if __name__ == "__main__":
+        square.remote(7)
 
 Importing this package needs the standard library only, and it imports what talks to the gateway when that is first used:
 the part that defines decorated functions travels with modules that import it, and a node has neither httpx nor rich.

@@ -1,11 +1,13 @@
 """The ways to run a decorated function on the cluster: `.remote`, `.spawn`, `.map`, `.starmap`, and `.estimate` before it.
 
 Each is called, or its `.aio` awaited. This file travels to the nodes and needs the standard library only: what talks to the
-gateway is imported by the call; on a node, where it is not installed, the call says so.
+gateway is imported by the call; on a node, where it is not installed, the call says so. Nor does a call start anything while
+the command line imports the file that holds it: the node imports that file too.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -16,6 +18,19 @@ if TYPE_CHECKING:
     from gridweave.client import Client
     from gridweave.estimates import Estimate
     from gridweave.jobs import Job
+
+AT_IMPORT = "at-import"  # the kind of what `importing` refuses
+_imported: list[str] = []  # names of files
+
+
+@contextlib.contextmanager
+def importing(file: str) -> Iterator[None]:
+    """Meanwhile whatever would start a job raises Refused of the kind AT_IMPORT: that file is only looked into."""
+    _imported.append(file)
+    try:
+        yield
+    finally:
+        _imported.remove(file)
 
 
 class Way(Generic[P, R]):
@@ -106,11 +121,11 @@ class Estimating(Way[P, R]):
 
     def __call__(self) -> Estimate:
         """Raises Refused or Unavailable."""
-        return _client(".estimate").estimate(self._function.options)
+        return _client(".estimate", starts=False).estimate(self._function.options)
 
     async def aio(self) -> Estimate:
         """The same without blocking the event loop."""
-        client = _client(".estimate")
+        client = _client(".estimate", starts=False)
         from gridweave.waiting import outcome, start
 
         return await outcome(start(lambda: client.estimate(self._function.options)))
@@ -129,10 +144,17 @@ class _Zipped:
         return min(len(each) for each in self._iterables)  # type: ignore[arg-type]  # a TypeError says that there is none
 
 
-def _client(what: str) -> Client:
+def _client(what: str, starts: bool = True) -> Client:
+    if starts and _imported:
+        words = f"{_imported[-1]} calls {what} while it is imported, which the nodes do too"
+        raise Refused(words, kind=AT_IMPORT, field="target", value=what, remedy="Put it under `if __name__ == '__main__':`.")
     try:
         from gridweave.defaults import current
     except ImportError as error:
-        remedy = "Inside a job call the function itself: it runs there. Elsewhere install it, from a checkout: pip install ./sdk"
-        raise Refused(f"{what} needs the whole gridweave package, which is not installed here", remedy=remedy) from error
+        words = f"{what} needs the whole gridweave package, which is not installed here: inside a job, since a job can't start jobs"
+        remedy = (
+            "There call the function itself, and what a module does at its import put under `if __name__ == '__main__':`. "
+            "Elsewhere install the package, from a checkout: pip install ./sdk"
+        )
+        raise Refused(words, remedy=remedy) from (None if (error.name or "").startswith("gridweave") else error)
     return current()
