@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from gridweave.client import Client
+from gridweave.commands.numbers import WHOLE
 from gridweave.commands.options import COMMON, Common
 from gridweave.commands.output import Output, cancelling, grid, phase
 from gridweave.commands.times import age, ran
@@ -35,7 +36,7 @@ def ps(
     phase: Annotated[str | None, Parameter(completer=_phases)] = None,
     name: str | None = None,
     label: str | None = None,
-    limit: int = 100,
+    limit: Annotated[int, WHOLE] = 100,
     watch: bool = False,
     common: Common = COMMON,
 ) -> int:
