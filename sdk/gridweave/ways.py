@@ -8,11 +8,14 @@ the command line imports the file that holds it: the node imports that file too.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from gridweave.decorated import Decorated, P, R
 from gridweave.errors import Refused
+from gridweave.signatures import check_call
 
 if TYPE_CHECKING:
     from gridweave.client import Client
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 AT_IMPORT = "at-import"  # the kind of what `importing` refuses
 _imported: list[str] = []  # names of files
+Q = ParamSpec("Q")
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -34,10 +39,27 @@ def importing(file: str) -> Iterator[None]:
 
 
 class Way(Generic[P, R]):
-    """One way of running a function."""
+    """One way of running a function. name: of its attribute."""
+
+    name = ""
 
     def __init__(self, function: Decorated[P, R]) -> None:
         self._function = function
+
+
+def _checked(method: Callable[Q, T]) -> Callable[Q, T]:
+    """Arguments that it does not take are refused in the words of whoever wrote `f.map(…)`: he has never met our classes."""
+    _, *parameters = inspect.signature(method).parameters.values()
+    signature = inspect.Signature(parameters)
+
+    @functools.wraps(method)
+    def checked(*args: Q.args, **kwargs: Q.kwargs) -> T:
+        way: Any = args[0]
+        called = f"{way._function.__name__}.{way.name}{'' if method.__name__ == '__call__' else '.aio'}"
+        check_call(called, signature, args[1:], kwargs)
+        return method(*args, **kwargs)
+
+    return checked
 
 
 class Remote(Way[P, R]):
@@ -83,15 +105,20 @@ class Map(Way[P, R]):
 
     Results come in order, each as soon as it and those before it are there. The first job that fails raises at its place,
     unless return_exceptions is true: then its exception is its result. Leaving the loop early, or Ctrl-C, cancels what is
-    left. concurrency: jobs in flight at once; fewer where credits are too short for as many holds.
+    left. concurrency: jobs in flight at once; fewer where credits are too short for as many holds. `itertools.repeat(7)` as one
+    of the iterables gives each call the same. Raises WrongArguments.
     """
 
+    name = "map"
+
+    @_checked
     def __call__(
         self, iterable: Iterable[Any], *more: Iterable[Any], concurrency: int = 32, return_exceptions: bool = False
     ) -> Iterator[R]:
         """Once for each item, or for the items of several iterables as zip gives them."""
         return StarMap(self._function)(_Zipped(iterable, *more), concurrency=concurrency, return_exceptions=return_exceptions)
 
+    @_checked
     def aio(
         self, iterable: Iterable[Any], *more: Iterable[Any], concurrency: int = 32, return_exceptions: bool = False
     ) -> AsyncIterator[R]:
@@ -102,12 +129,16 @@ class Map(Way[P, R]):
 class StarMap(Way[P, R]):
     """`function.starmap`: as map, of an iterable of tuples that are each the arguments of one call."""
 
+    name = "starmap"
+
+    @_checked
     def __call__(self, tuples: Iterable[Iterable[Any]], *, concurrency: int = 32, return_exceptions: bool = False) -> Iterator[R]:
         client = _client(".map")
         from gridweave.maps import run_map
 
         return run_map(client, self._function, tuples, concurrency, return_exceptions)
 
+    @_checked
     def aio(self, tuples: Iterable[Iterable[Any]], *, concurrency: int = 32, return_exceptions: bool = False) -> AsyncIterator[R]:
         """The same without blocking the event loop."""
         client = _client(".map")
@@ -119,10 +150,14 @@ class StarMap(Way[P, R]):
 class Estimating(Way[P, R]):
     """`function.estimate`: call it, or await its `.aio`."""
 
+    name = "estimate"
+
+    @_checked
     def __call__(self) -> Estimate:
         """Raises Refused or Unavailable."""
         return _client(".estimate", starts=False).estimate(self._function.options)
 
+    @_checked
     async def aio(self) -> Estimate:
         """The same without blocking the event loop."""
         client = _client(".estimate", starts=False)
