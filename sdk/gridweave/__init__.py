@@ -48,6 +48,11 @@ __path__ = pkgutil.extend_path(__path__, __name__)  # on a node: the rest, if th
 _LATER = {"Client": "gridweave.client", "Job": "gridweave.jobs", "use": "gridweave.defaults"}
 
 
+def __dir__() -> list[str]:
+    """What is offered here, also what is imported later."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import what needs more than the standard library on first use."""
     if name not in _LATER:

@@ -30,8 +30,10 @@ from gridweave.ways import AT_IMPORT, importing
 def load(target: str) -> Function[..., Any]:
     """The function, decorated. Raises Refused if the file or the function is not there, or the file fails."""
     path, colon, name = target.rpartition(":")
-    if not colon or not path or not name:
+    if not colon or not path.rstrip(":") or not name:
         raise _refuse(f"{target!r} does not name a function", target, "Write FILE.py:FUNC, such as train.py:main.")
+    if path.endswith(":"):
+        raise _refuse(f"{target!r} has more than one colon", target, f"Write {path.rstrip(':')}:{name}.")
     file = Path(path)
     if not file.is_file():
         raise _refuse(f"There is no file {path!r}", target, "Give the path of a Python file.")

@@ -84,3 +84,9 @@ def test_a_job_that_would_start_jobs_is_not_told_to_install_a_strangers_package(
     assert '"pip": ["gridweave"]' not in done.stderr
     assert "During handling" not in done.stderr
     assert "direct cause" not in done.stderr
+
+
+def test_dir_names_what_is_offered_and_nothing_else(python: Program) -> None:
+    """An editor completes from it, also what is imported later."""
+    done = python("-c", "import gridweave as gw; print(dir(gw) == sorted(gw.__all__), 'Job' in dir(gw), 'pkgutil' in dir(gw))")
+    assert "True True False\n" == done.stdout, done.stderr
