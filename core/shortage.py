@@ -22,6 +22,7 @@ def shortage(fleet: Fleet, ask: Ask, pools: Sequence[Pool]) -> str:
     if not known:
         return NO_NODE
     ours = [node for node in known if any(pool.has(node.record.status.owner) for pool in pools)]
+    ours = [node for node in ours if _could(node, ask)] or ours
     usable = [node for node in ours if node.usable]
     if ours and not usable:
         return f"{needs(ask)}; {_silent(ours)}"
@@ -30,6 +31,12 @@ def shortage(fleet: Fleet, ask: Ask, pools: Sequence[Pool]) -> str:
     if best and counts[best] >= ask.gpus:
         return ""
     return f"{needs(ask)}; {_best(best, counts[best]) if best and counts[best] else _most(usable, ask)}"
+
+
+def _could(node: FleetNode, ask: Ask) -> bool:
+    """Whether it would hold a worker if nothing else ran on it."""
+    kinds = (gpu for gpu in node.gpus if ask.model in (None, gpu.gpu.model) and ask.vendor in (None, gpu.gpu.vendor))
+    return sum(gpu.gpu.total >= ask.mib for gpu in kinds) >= ask.gpus
 
 
 def _silent(nodes: Sequence[FleetNode]) -> str:

@@ -90,6 +90,6 @@ def log_to_stderr(kept: LastLines | None = None) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # each line in one write: several processes share it
         cache_logger_on_first_use=True,
     )

@@ -15,13 +15,15 @@ from ports.errors import Invalid
 class Presence:
     """Held from creation until `leave`, or until the process is gone.
 
-    fleet: the demo's, "" for a cluster that is no demo. Raises Invalid if the gateways that are there serve another one.
+    fleet: the demo's, "" for a cluster that is no demo. alone: whether nobody else was there at the creation. Raises Invalid if
+    the gateways that are there serve another one.
     """
 
     def __init__(self, folder: Path, fleet: str = "") -> None:
         self._handle = os.open(folder / "gateways.lock", os.O_CREAT | os.O_RDWR, 0o600)
         noted = folder / "demo-fleet"
-        if self._alone():
+        self.alone = self._alone()
+        if self.alone:
             noted.write_text(fleet)
         fcntl.flock(self._handle, fcntl.LOCK_SH)
         there = noted.read_text() if noted.exists() else fleet

@@ -16,7 +16,7 @@ from adapters.remote.stores import RemoteEpochs, RemoteNodes, RemoteTariffs, Rem
 from adapters.sqlite.epochs import SqliteEpochs
 from adapters.sqlite.leadership import FileLeadership
 from adapters.sqlite.nodes import SqliteNodes
-from adapters.sqlite.schema import open_gridweave
+from adapters.sqlite.schema import open_gridweave, prepare_gridweave
 from adapters.sqlite.tariffs import SqliteTariffs
 from adapters.sqlite.workloads import SqliteWorkloads
 from ports.leadership import Epochs, Leadership
@@ -36,6 +36,12 @@ class Stores:
     tariffs: Tariffs
     epochs: Epochs
     leadership: Leadership
+
+
+def prepare_stores(settings: Settings, folder: Path, alone: bool) -> None:
+    """Once, before the first process serves. alone: whether no other gateway is on that state folder. Raises Refused, Unavailable."""
+    if settings.store is Store.SQLITE:
+        prepare_gridweave(folder, alone)
 
 
 def open_stores(settings: Settings, folder: Path, opened: ExitStack, tells: bool = False) -> Stores:

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
@@ -52,6 +52,18 @@ class Schema:
 
     purpose: str
     steps: Sequence[Sequence[str]]
+
+
+def version_of(path: Path) -> int:
+    """Of the schema that the file has; 0 if there is none. Raises Unavailable if it can't be read."""
+    if not path.exists():
+        return 0
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as reader:
+            found = reader.execute("SELECT version FROM schema_version").fetchone()
+    except sqlite3.Error as error:
+        raise Unavailable(path.name, f"{error} ({getattr(error, 'sqlite_errorname', '')})") from error
+    return 0 if found is None else int(found[0])
 
 
 class Database:

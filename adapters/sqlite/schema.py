@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapters.sqlite.database import Database, Schema
+from adapters.sqlite.database import Database, Schema, version_of
+from ports.errors import Refused
 
 _WORKLOADS_1 = (
     # jobs: the newest write's number, from 1. horizon: the newest tombstone that was pruned. store: told apart in cursors.
@@ -70,13 +71,29 @@ _CREDITS_3 = (
         STRICT, WITHOUT ROWID""",
 )
 
+_FILE = "gridweave.db"
 GRIDWEAVE = Schema("workloads", (_WORKLOADS_1, _WORKLOADS_2))
 CREDITS = Schema("credits", (_CREDITS_1, _CREDITS_2, _CREDITS_3))
 
 
+def prepare_gridweave(folder: Path, alone: bool) -> None:
+    """Bring the file of workloads up to date before anybody serves from it. alone: whether nobody else does.
+
+    Raises Refused for a file of a newer release, and for one of an older release whose processes may still be there: a schema that
+    changes below them would stop them, and what they hold.
+    """
+    path = folder / _FILE
+    if not alone and 0 < version_of(path) < len(GRIDWEAVE.steps):
+        raise Refused(
+            f"{path.name} is of an older release, and a gateway runs on that state folder.",
+            remedy="Stop all gateways on it first: this one then brings the file up to date.",
+        )
+    open_gridweave(folder).close()
+
+
 def open_gridweave(folder: Path) -> Database:
     """Workloads, nodes, tariffs, epoch. What was answered survives a killed process; a power cut may take the last moments."""
-    return Database(folder / "gridweave.db", GRIDWEAVE, synchronous="NORMAL")
+    return Database(folder / _FILE, GRIDWEAVE, synchronous="NORMAL")
 
 
 def open_credits(folder: Path) -> Database:

@@ -22,6 +22,7 @@ from runtimes.log_lines import last_lines, log_to_stderr
 from runtimes.presence import Presence
 from runtimes.settings import Loaded, Settings, WrongSettingsError, inspect, load
 from runtimes.state import state_folder
+from runtimes.stores import prepare_stores
 from runtimes.version import VERSION
 from runtimes.wiring import stop_local_ray
 
@@ -67,8 +68,8 @@ def _bundle(loaded: Loaded, file: Path) -> int:
 
 
 def run(settings: Settings) -> int:
-    """Bind and serve. Gives the exit code; raises _AddressError if the address can't be bound, and WrongSettingsError if
-    the state folder is in use for another fleet, or this image finds no keys of S3."""
+    """Bind and serve. Gives the exit code; raises _AddressError if the address can't be bound, WrongSettingsError if the state
+    folder is in use for another fleet, or this image finds no keys of S3, and Refused for a file of state that is not for this release."""
     blob_stores.check(settings)
     try:
         listener = listen(settings.host, settings.gateway_port)
@@ -83,6 +84,12 @@ def run(settings: Settings) -> int:
     except Invalid as error:
         listener.close()
         raise WrongSettingsError([error]) from error
+    try:
+        prepare_stores(settings, folder, presence.alone)
+    except GridweaveError:
+        presence.leave()
+        listener.close()
+        raise
     compared = "" if settings.server_version == VERSION else f" (clients are compared with {settings.server_version})"
     print(f"gridweave-gateway {VERSION}{compared} listens on {address}", flush=True)
     welcome = Welcome(settings, address, folder) if sys.stdout.isatty() else None

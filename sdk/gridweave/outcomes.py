@@ -3,7 +3,8 @@
 An exception is rebuilt from its pickle; where its class cannot be had here, a RemoteError says what it was. The remote
 traceback is a note on it, which Python prints below it; its causes are chained to it as they were there. What would stop this
 process by itself (SystemExit, KeyboardInterrupt, a cancelled task's) is never raised as such: it ended the job, not this one. Nor is
-an exception of this package: `except gw.Refused` around a call means that the gateway refused, and nobody's function.
+what would end an iteration (StopIteration): a future takes none, and `map` is one itself. Nor is an exception of this package:
+`except gw.Refused` around a call means that the gateway refused, and nobody's function.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gridweave.errors import Cancelled, GridweaveError, JobFailed, Refused, Remo
 from gridweave.exceptions import LenientUnpickler
 
 _FRAME = re.compile(r'(?P<indent> +)File "(?P<file>.+)", line (?P<line>\d+), in ')
+_ENDS_LOOPS = (StopIteration, StopAsyncIteration)
 _CHAINED = ("direct cause of the following exception", "During handling of the above exception")
 
 
@@ -71,7 +73,7 @@ def exception_of(facts: Mapping[str, Any], job_id: str) -> Exception:
 def _rebuild(facts: Mapping[str, Any], job_id: str) -> Exception:
     error = _unpickled(facts.get("exception"))
     traceback = with_sources(str(facts.get("traceback") or "").rstrip())
-    if not isinstance(error, Exception) or type(error).__module__.partition(".")[0] == "gridweave":
+    if not isinstance(error, Exception) or isinstance(error, _ENDS_LOOPS) or type(error).__module__.partition(".")[0] == "gridweave":
         kind, message = str(facts.get("type") or "Exception"), str(facts.get("message") or "")
         module = str(facts.get("module") or "builtins")
         shown = kind if module == "builtins" else f"{module}.{kind}"

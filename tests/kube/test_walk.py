@@ -23,7 +23,7 @@ from tests.kube.house import KubeHouse
 WHOLE = os.environ.get("GRIDWEAVE_CRASH_WALK") == "whole"
 UNBILLED = tuple(kind for kind in ALL if kind != "exhausted")  # nobody runs dry while nobody bills
 
-CREATE = "kube.create_namespaced_custom_object@workloads.create<submit._submit"
+CREATE = "kube.create_namespaced_custom_object@workloads.create<submit._create"
 SWAP = "kube.replace_namespaced_custom_object_status@workloads._swap<workloads.replace"
 DELETE = "kube.delete_namespaced_custom_object@workloads.delete<funding.withdraw"
 UNHOLD = "kube.patch_namespaced_custom_object@workloads._unhold<workloads.delete"

@@ -37,7 +37,21 @@ def hourly(rate: Rate) -> str:
 
 
 def encode(view: Any) -> bytes:
-    return msgspec.json.encode(view)
+    """A user's exception may hold half of a surrogate pair, as the name of a file that is no UTF-8 does: it is shown escaped."""
+    try:
+        return msgspec.json.encode(view)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_whole(msgspec.to_builtins(view)))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(each) for key, each in value.items()}
+    return value
 
 
 @frozen

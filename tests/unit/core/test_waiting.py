@@ -69,6 +69,18 @@ def test_nothing_free_is_said_where_that_is_so() -> None:
     assert "Needs 1 idle GPU with 1 MiB free; none is idle." == why(fold([kept], []), mib=1, exclusive=True)
 
 
+def test_a_node_that_could_never_hold_it_is_not_spoken_of() -> None:
+    """What is free on small cards says nothing about when a large one will be, nor does it show who takes no new work."""
+    small, large = node("small-1", count=2, mib=24576), node("large-1", count=4)
+    full = [running(f"r{at}", ("large-1", at, 81920)) for at in range(4)]
+    assert why(fold([small, large], full), gpus=4).endswith("; none has anything free.")
+    assert "the most that one has free is 1920 MiB, on large-1." in why(
+        fold([small, large], [running("r", *(("large-1", at, 80000) for at in range(4)))])
+    )
+    drained = evolve(large, spec=NodeSpec(drain=True))
+    assert "the one node for it, large-1, takes no new work now: it drains." in why(fold([small, drained], []))
+
+
 def test_nodes_that_take_no_work_are_not_called_full() -> None:
     """The operator must look at the node, not at the queue."""
     drained = evolve(node("org-1"), spec=NodeSpec(drain=True))

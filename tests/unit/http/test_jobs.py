@@ -6,12 +6,13 @@ import hashlib
 from datetime import datetime
 from typing import Any
 
+import attrs
 import pytest
 
 from core.names import upload_key
 from ports import months
 from ports.blobs import input_key, log_key
-from ports.workloads import Phase
+from ports.workloads import Exit, ExitKind, Phase
 from tests.unit.http.conftest import ADMIN, ALICE, BOB, Gateway, Make, body, inline
 
 FREE = {"X-User-Id": "fred", "X-User-Plan": "free"}
@@ -169,6 +170,21 @@ def test_a_list_leaves_long_texts_to_status(gateway: Gateway) -> None:
     (listed,) = gateway.get("/v1/jobs").json()["jobs"]
     status = gateway.get(f"/v1/jobs/{job.id}/status").json()
     assert ("", "boom\n", "SIGKILL") == (listed["exit"]["log_tail"], status["exit"]["log_tail"], listed["exit"]["signal"])
+
+
+def test_a_text_that_is_no_utf_8_is_shown_escaped(gateway: Gateway) -> None:
+    """One exception about one file name would hide all jobs behind it."""
+    job = gateway.submit()
+    gateway.start(job)
+    done = gateway.finish(job, b"pickled", raised=True)
+    run = done.status.run
+    assert run is not None
+    said = attrs.evolve(run.exit or Exit(ExitKind.RAISED), kind=ExitKind.RAISED, message="ValueError: cannot read c\udce9.t")
+    gateway.change(job, lambda status: status.with_run(attrs.evolve(run, exit=said)))
+    gateway.look()
+    status = gateway.get(f"/v1/jobs/{job.id}/status")
+    assert (200, "ValueError: cannot read c\\udce9.t") == (status.status_code, status.json()["exit"]["message"])
+    assert [job.id] == [each["id"] for each in gateway.get("/v1/jobs").json()["jobs"]]
 
 
 def test_only_an_admin_lists_the_jobs_of_others(gateway: Gateway) -> None:

@@ -7,15 +7,20 @@ import os
 import pty
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import gridweave as gw
 import httpx
 import pytest
 
+from adapters.sqlite.database import Database, Schema, version_of
+from adapters.sqlite.schema import GRIDWEAVE, open_gridweave, prepare_gridweave
+from runtimes.presence import Presence
 from tests.unit.http.conftest import body
 
 ROOT = Path(__file__).parents[3]
@@ -215,6 +220,32 @@ def test_a_fleet_other_than_the_one_that_is_served_is_refused(folder: Path, serv
     assert (2, "") == (done.returncode, done.stdout)
     for part in ("--demo-fleet", "1x1xL4-24GB:org", "no demo", "STATE_DIR"):
         assert part in done.stderr
+
+
+def test_a_state_of_a_newer_release_is_refused_before_anything_listens(tmp_path: Path) -> None:
+    """In one sentence, and not by a worker that dies again and again."""
+    open_gridweave(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "gridweave.db")) as db:
+        db.execute("UPDATE schema_version SET version = 99")
+        db.commit()
+    done = subprocess.run(command("--port", "0"), cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert (4, "") == (done.returncode, done.stdout)
+    assert "was written by a newer release: its schema is 99" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_newer_release_changes_no_files_below_a_gateway_that_runs(tmp_path: Path) -> None:
+    """The older one would hold the scheduler's lock and could do nothing with it."""
+    older = Schema(GRIDWEAVE.purpose, GRIDWEAVE.steps[:1])
+    Database(tmp_path / "gridweave.db", older).close()
+    there = Presence(tmp_path)
+    done = subprocess.run(command("--port", "0"), cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True, check=False)
+    assert (4, "") == (done.returncode, done.stdout)
+    assert "Stop all gateways on it first" in done.stderr
+    Database(tmp_path / "gridweave.db", older).close()
+    there.leave()
+    prepare_gridweave(tmp_path, Presence(tmp_path).alone)
+    assert len(GRIDWEAVE.steps) == version_of(tmp_path / "gridweave.db")
 
 
 def test_a_terminal_is_told_what_serves_and_that_it_drains(tmp_path: Path) -> None:

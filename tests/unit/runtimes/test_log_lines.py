@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 from runtimes.log_lines import LastLines
@@ -32,3 +35,14 @@ def test_an_exception_is_kept_with_its_traceback(tmp_path: Path) -> None:
     except RuntimeError:
         kept(None, "error", {"event": "failed", "exc_info": True})
     assert "RuntimeError: broken" in json.loads(kept.read())["exception"]
+
+
+def test_a_line_is_one_write() -> None:
+    """Several processes write to one stderr: between two writes of one line another one's would come."""
+    program = "from runtimes.log_lines import log_to_stderr; import structlog; log_to_stderr(); structlog.get_logger().info('x')"
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # which keeps writes apart
+    with ours, theirs:
+        subprocess.run([sys.executable, "-u", "-c", program], stderr=theirs.fileno(), check=True, cwd=Path(__file__).parents[3])
+        theirs.close()
+        line = ours.recv(4096)
+        assert (b"}\n", b"") == (line[-2:], ours.recv(4096))

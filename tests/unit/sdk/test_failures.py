@@ -246,3 +246,33 @@ def test_our_own_exceptions_raised_by_a_function_are_not_taken_for_the_gateways(
     refused = "Refused gridweave.errors gridweave.errors.Refused: mine. Pour less. True"
     others = [f"{kind} gridweave.errors gridweave.errors.{kind}: mine True" for kind in ("Cancelled", "Unavailable")]
     assert [refused, *others, "as itself"] == [line for line in lines if line.endswith((" True", "itself")) or "taken" in line]
+
+
+def test_a_function_that_ends_an_iteration_ends_nobody_elses(gateway: Gateway, python: Program, project: Project) -> None:
+    """`next()` of something empty is a common mistake: a future takes no StopIteration, and a loop over `map.aio` never ended."""
+    project(
+        script="""
+        import asyncio
+        import gridweave as gw
+
+        @gw.function
+        def first(items): return next(iter(items))
+
+        async def all_of(returned):
+            return [each async for each in first.map.aio([[]], return_exceptions=returned)]
+
+        for call in (
+            lambda: first.remote([]),
+            lambda: asyncio.run(first.remote.aio([])),
+            lambda: list(first.map([[]])),
+            lambda: asyncio.run(all_of(False)),
+            lambda: asyncio.run(all_of(True)),
+        ):
+            try:
+                print("gives", *call())
+            except gw.RemoteError as error:
+                print("raises", error, "in first" in error.traceback)
+        """,
+    )
+    lines = [line for line in python("script.py").stdout.splitlines() if line.startswith(("gives", "raises"))]
+    assert [*["raises StopIteration True"] * 4, "gives StopIteration"] == lines
