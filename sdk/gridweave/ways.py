@@ -186,10 +186,10 @@ def _client(what: str, starts: bool = True) -> Client:
     try:
         from gridweave.defaults import current
     except ImportError as error:
-        words = f"{what} needs the whole gridweave package, which is not installed here: inside a job, since a job can't start jobs"
+        words = f"{what} needs the whole gridweave package, which is not installed here; a job can't start jobs"
         remedy = (
-            "There call the function itself, and what a module does at its import put under `if __name__ == '__main__':`. "
-            "Elsewhere install the package, from a checkout: pip install ./sdk"
+            "Inside a job call the function itself: it runs there. What a module does when it is imported there belongs under "
+            "`if __name__ == '__main__':`. Elsewhere install it, from a checkout: pip install ./sdk"
         )
         raise Refused(words, remedy=remedy) from (None if (error.name or "").startswith("gridweave") else error)
     return current()
