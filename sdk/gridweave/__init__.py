@@ -6,7 +6,8 @@
     def square(x):
         return x * x
 
-    square.remote(7)
+    if __name__ == "__main__":
+        square.remote(7)
 
 Importing this package needs the standard library only, and it imports what talks to the gateway when that is first used:
 the part that defines decorated functions travels with modules that import it, and a node has neither httpx nor rich.
@@ -45,6 +46,11 @@ __all__ = [
 
 __path__ = pkgutil.extend_path(__path__, __name__)  # on a node: the rest, if the job's own environment has it
 _LATER = {"Client": "gridweave.client", "Job": "gridweave.jobs", "use": "gridweave.defaults"}
+
+
+def __dir__() -> list[str]:
+    """What is offered here, also what is imported later."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gridweave.client import Client
 from gridweave.downloads import Download
-from gridweave.errors import Refused
+from gridweave.errors import Refused, WrongArguments
 from gridweave.outcomes import failure, value_of
 from gridweave.streams import LogPiece
 from gridweave.waiting import TwoWay, TwoWayIterator
@@ -22,10 +22,14 @@ class Job:
     """One job. id: as the gateway knows it. It runs whether or not this handle is kept; `Job(id)` makes another.
 
     Each method has an `.aio`, to be awaited: `await job.result.aio()`, `async for text in job.logs.aio(follow=True)`.
-    Every method raises NotFound if there is no such job of the caller, and Unavailable.
+    Every method raises NotFound if there is no such job of the caller, and Unavailable; making a handle of what is no id raises
+    WrongArguments.
     """
 
     def __init__(self, id: str, client: Client | None = None) -> None:
+        if not isinstance(id, str) or not id:
+            remedy = "Give the whole id, as a job's .id and `gridweave ps` have it."
+            raise WrongArguments(f"A job's id is a text, not {id!r:.80}", field="id", value=str(id)[:200], remedy=remedy)
         if client is None:
             from gridweave.defaults import current
 
@@ -67,9 +71,13 @@ class Job:
     def result(self, timeout: float | None = None) -> Any:
         """Its value, once it has ended; raises the exception that its function raised.
 
-        timeout: seconds to wait, None for ever. Raises TimeoutError, JobFailed, Cancelled.
+        timeout: seconds to wait, None for ever. Raises TimeoutError, JobFailed, Cancelled. Ctrl-C ends the wait, not the job.
         """
-        return wait(self._client, self.id, timeout)
+        try:
+            return wait(self._client, self.id, timeout)
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = interrupt.args or (f"job {self.id} goes on; its value later: gw.Job({self.id!r}).result()",)
+            raise interrupt.with_traceback(None) from None  # without the frames of what was waited for
 
     @TwoWay
     def cancel(self) -> dict[str, Any]:

@@ -81,9 +81,14 @@ def _rebuild(facts: Mapping[str, Any], job_id: str) -> Exception:
     if traceback:
         _note(error, f"Remote traceback (job {job_id}):\n{traceback}")
     if isinstance(error, ModuleNotFoundError) and error.name:
-        top = error.name.partition(".")[0]
-        _note(error, f'The node has no module {top!r}. If it is a package, add it: env={{"pip": ["{top}"]}}.')
+        _note(error, _missing(error.name.partition(".")[0]))
     return error
+
+
+def _missing(top: str) -> str:
+    if top == "gridweave":  # what a registry has by that name is somebody else's
+        return "Of gridweave a job has only what decorates functions: a job can't start jobs. Call the function itself: it runs there."
+    return f'The node has no module {top!r}. If it is a package, add it: env={{"pip": ["{top}"]}}.'
 
 
 def with_sources(traceback: str) -> str:

@@ -82,7 +82,7 @@ class Payload:
 def too_large(what: str) -> Refused:
     """The refusal of a payload past the limit."""
     return Refused(
-        f"{what} is larger than {LIMIT // 1024 // 1024} MiB when pickled",
+        f"{what} {'are' if what == 'arguments' else 'is'} larger than {LIMIT // 1024 // 1024} MiB when pickled",
         field=what,
         remedy="Read large data inside the function (from object storage or a URL), or send it in parts with .map.",
     )

@@ -1,4 +1,7 @@
-"""Whether a function takes the arguments of a call: asked here, before a GPU is paid for to find out that it does not."""
+"""Whether a function takes the arguments of a call: asked here, before a GPU is paid for to find out that it does not.
+
+Standard library only: it travels with modules that use decorated functions.
+"""
 
 from __future__ import annotations
 

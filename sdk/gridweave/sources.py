@@ -35,6 +35,7 @@ _NODE_SIDE = (
     "functions",
     "limits",
     "options",
+    "signatures",
     "version",
     "ways",
 )  # what needs the standard library only

@@ -119,6 +119,10 @@ def test_the_command_line_pushes_lists_and_removes(
     assert (0, {"removed": "tiny"}) == said("rm", "tiny")
     assert [] == list(s3_blobs.list("models/"))
     assert 0 != said("push", str(weights / "nowhere"), "tiny")[0]
+    (weights / "shards" / "part 1.safetensors").unlink()
+    assert 0 == commands.run(["model", "push", str(weights / "shards"), "tiny"])
+    assert f"tiny: 1 file, {3 * PART} bytes, of which {3 * PART} were sent\n" == capsys.readouterr().err
+    assert 0 == said("rm", "tiny")[0]
 
 
 def test_a_link_that_leads_nowhere_is_no_part_of_a_model_in_silence(

@@ -9,13 +9,15 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnknownOptionError
 
 from gridweave.commands import exits
 from gridweave.commands.app import app
+from gridweave.commands.arguments import dashed
 from gridweave.commands.output import Output, unheard
 from gridweave.errors import GridweaveError, Refused
 
+_HELP = "See gridweave --help."
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
@@ -30,8 +32,11 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
+    except UnknownOptionError as error:
+        submitting = tuple(error.command_chain or ()) == ("submit",)
+        return _told(output, dashed(error, arguments) if submitting else Refused(str(error), kind="usage", remedy=_HELP))
     except CycloptsError as error:
-        return _told(output, Refused(str(error), kind="usage", remedy="See gridweave --help."))
+        return _told(output, Refused(str(error), kind="usage", remedy=_HELP))
     except KeyboardInterrupt as interrupt:
         if interrupt.args:
             with contextlib.suppress(OSError):

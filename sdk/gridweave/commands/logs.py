@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from gridweave.client import Client
 from gridweave.commands.ids import JobId, full_id
+from gridweave.commands.numbers import WHOLE
 from gridweave.commands.options import COMMON, Common
 from gridweave.errors import Refused
 from gridweave.notices import Notices
@@ -21,7 +22,7 @@ def logs(
     /,
     *,
     follow: Annotated[bool, Parameter(name=("--follow", "-f"))] = False,
-    tail: Annotated[int | None, Parameter(name=("--tail", "-n"))] = None,
+    tail: Annotated[int | None, WHOLE, Parameter(name=("--tail", "-n"))] = None,
     common: Common = COMMON,
 ) -> int:
     """Print a job's log, byte for byte.

@@ -52,9 +52,9 @@ def push(folder: Path, name: str, /, *, skip_broken_links: Annotated[bool, Param
     output = common.output()
     with closing(_Going(name)) as going:
         model = common.client().push_model(folder, name, going, skip_broken_links=skip_broken_links)
-    facts = {**model, "sent": going.sent}
+    facts, files = {**model, "sent": going.sent}, "1 file" if model["files"] == 1 else f"{model['files']} files"
     output.emit(facts) if output.json else output.remark(
-        f"{model['name']}: {model['files']} files, {model['size']} bytes, of which {going.sent} were sent"
+        f"{model['name']}: {files}, {model['size']} bytes, of which {going.sent} were sent"
     )
     return 0
 

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 from gridweave.client import Client
+from gridweave.commands.numbers import WHOLE
 from gridweave.commands.options import COMMON, Common
 from gridweave.errors import GridweaveError, Refused
 
@@ -20,7 +21,12 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def bill(
-    *, limit: int | None = None, since: str | None = None, month: str | None = None, csv: bool = False, common: Common = COMMON
+    *,
+    limit: Annotated[int | None, WHOLE] = None,
+    since: str | None = None,
+    month: str | None = None,
+    csv: bool = False,
+    common: Common = COMMON,
 ) -> int:
     """List your postings, and your balance.
 

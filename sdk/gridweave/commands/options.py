@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from gridweave.client import Client
+from gridweave.commands.numbers import WHOLE
 from gridweave.commands.output import Output
 from gridweave.options import Options
 
@@ -41,7 +42,7 @@ class Hardware:
 
     vram: str | None = None
     "VRAM per GPU, such as 8GB."
-    gpus: int | None = None
+    gpus: Annotated[int | None, WHOLE] = None
     "How many GPUs."
     gpu: str | None = None
     "The GPU's model, such as A100-80GB."

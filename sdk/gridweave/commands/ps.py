@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, NoReturn
 
 from cyclopts import Parameter
 from rich.text import Text
 
 from gridweave.client import Client
+from gridweave.commands.numbers import WHOLE
 from gridweave.commands.options import COMMON, Common
 from gridweave.commands.output import Output, cancelling, grid, phase
 from gridweave.commands.times import age, credited, ran
@@ -35,7 +37,7 @@ def ps(
     phase: Annotated[str | None, Parameter(completer=_phases)] = None,
     name: str | None = None,
     label: str | None = None,
-    limit: int = 100,
+    limit: Annotated[int, WHOLE] = 100,
     watch: bool = False,
     common: Common = COMMON,
 ) -> int:
@@ -57,6 +59,7 @@ def ps(
         Keep looking, until Ctrl-C.
     """
     output, client = common.output(), common.client()
+    _check_phases(phase or "")
     if limit < 1:
         raise Refused(f"--limit cannot be {limit}", kind="usage", field="limit", value=str(limit), remedy="Give a number of jobs from 1.")
     if label is not None and "=" not in label:
@@ -76,6 +79,14 @@ def ps(
         if not watch:
             return 0
         time.sleep(_REFRESH)
+
+
+def _check_phases(given: str) -> None:
+    """Raises Refused."""
+    for name in (each for each in given.split(",") if each and each not in PHASES):
+        near = get_close_matches(name.strip().capitalize(), PHASES, n=1)
+        remedy = f"{f'Did you mean {near[0]}? ' if near else ''}The phases are {', '.join(PHASES)}."
+        raise Refused(f"--phase {name!r:.80} is no phase", kind="usage", field="phase", value=name, remedy=remedy)
 
 
 def _columns(users: bool) -> list[str]:

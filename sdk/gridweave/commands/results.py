@@ -45,6 +45,9 @@ def result(
     timeout
         Seconds to wait for its end, for ever if not given. When they are over the exit code is 124, and the job goes on.
     """
+    if timeout is not None and not timeout >= 0:
+        remedy = "Give a number of seconds from 0."
+        raise Refused(f"--timeout cannot be {timeout:g}", kind="usage", field="timeout", value=str(timeout), remedy=remedy)
     output, client = common.output(), common.client()
     job = Job(full_id(client, id), client)
     _say_what_it_waits_for(output, client.status(job.id), timeout)

@@ -3,7 +3,8 @@
 The file is imported as a module of its own name, with its folder first on sys.path, and travels as one: the node imports it
 too. A file of a package is imported as that package's module, so that `from . import` works; a package is what has an
 `__init__.py`, or as many folders as the file's relative imports climb. A file named like a module that every Python has
-(`random.py`) is sent by value instead, as a script run directly is.
+(`random.py`) is sent by value instead, as a script run directly is. While it is imported nothing can be started: it holds the
+function, and is not the program that calls it.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from gridweave.errors import Refused
 from gridweave.functions import Function, function_of
 from gridweave.imports import climb
 from gridweave.options import Options
+from gridweave.ways import AT_IMPORT, importing
 
 
 def load(target: str) -> Function[..., Any]:
     """The function, decorated. Raises Refused if the file or the function is not there, or the file fails."""
     path, colon, name = target.rpartition(":")
-    if not colon or not path or not name:
+    if not colon or not path.rstrip(":") or not name:
         raise _refuse(f"{target!r} does not name a function", target, "Write FILE.py:FUNC, such as train.py:main.")
+    if path.endswith(":"):
+        raise _refuse(f"{target!r} has more than one colon", target, f"Write {path.rstrip(':')}:{name}.")
     file = Path(path)
     if not file.is_file():
         raise _refuse(f"There is no file {path!r}", target, "Give the path of a Python file.")
@@ -92,12 +96,23 @@ def _alone(file: Path, target: str) -> ModuleType:
 
 def _run(work: Callable[[], Any], file: Path, target: str) -> None:
     try:
-        work()
+        with importing(file.name):
+            work()
+    except Refused as error:
+        if error.kind != AT_IMPORT:
+            raise _failed(error, file, target) from error
+        line = f" (line {trace.tb_lineno})" if (trace := _frames_of(file, error)) is not None else ""
+        remedy = f"{error.remedy} `gridweave submit` calls the function itself."
+        raise Refused(f"{error.message}{line}", kind="usage", field="target", value=target, remedy=remedy) from None
     except (Exception, SystemExit) as error:
-        lines = traceback.format_exception(type(error), error, _frames_of(file, error))
-        sys.stderr.write("".join(lines))
-        words = f"{file.name} cannot be imported: {type(error).__name__}: {error}"
-        raise _refuse(words, target, "The traceback above is the file's.") from error
+        raise _failed(error, file, target) from error
+
+
+def _failed(error: BaseException, file: Path, target: str) -> Refused:
+    lines = traceback.format_exception(type(error), error, _frames_of(file, error))
+    sys.stderr.write("".join(lines))
+    words = f"{file.name} cannot be imported: {type(error).__name__}: {error}"
+    return _refuse(words, target, "The traceback above is the file's.")
 
 
 def _frames_of(file: Path, error: BaseException) -> Any:

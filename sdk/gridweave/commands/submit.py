@@ -44,6 +44,7 @@ def submit(
         FILE.py:FUNC. Its decorator's options hold where none is given here.
     args
         Arguments: Python literals (7, 2.5, "[1, 2]", None), anything else is text; then those by name (lr=0.1).
+        For a parameter annotated bool: true or false; for int and float: a number.
         After -- also what begins with a dash.
     pip
         A requirement to install for it; may be given several times.

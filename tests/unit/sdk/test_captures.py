@@ -114,7 +114,7 @@ def test_a_coroutine_is_refused(gateway: Gateway) -> None:
 def test_too_large_is_refused_before_uploading(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a gigabyte takes minutes to send, only to be refused."""
     monkeypatch.setattr(payloads, "LIMIT", 1024 * 1024)
-    assert "arguments is larger than 1 MiB when pickled" in str(refusal(bytes(2 * 1024 * 1024)))
+    assert "arguments are larger than 1 MiB when pickled" in str(refusal(bytes(2 * 1024 * 1024)))
     assert 0 == gateway.calls.total()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,11 @@ from tests.unit.sdk.running import Cli
 @gw.function
 def square(x: int, *, times: int = 1) -> int:
     return x * x * times
+
+
+@gw.function
+def power(x: int, y: int) -> int:
+    return int(x**y)
 
 
 def injecting(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,6 +60,36 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(
         assert isinstance(caught.value, gw.Refused)
         assert str(caught.value).startswith(words)
     assert {} == dict(gateway.calls)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda f: f.map([1, 2], times=7),
+            "square.map() got an unexpected keyword argument 'times'. It is square.map(iterable, *more, concurrency=32, return",
+        ),
+        (lambda f: f.map(), "square.map() missing a required argument: 'iterable'. "),
+        (lambda f: f.map.aio([1], times=7), "square.map.aio() got an unexpected keyword argument 'times'. "),
+        (lambda f: f.starmap([(1,)], 7), "square.starmap() too many positional arguments. "),
+        (lambda f: f.estimate(1), "square.estimate() too many positional arguments. It is square.estimate(). Nothing was sent."),
+        (lambda f: f.estimate.aio(x=1), "square.estimate.aio() got an unexpected keyword argument 'x'. "),
+    ],
+)
+def test_arguments_that_a_way_does_not_take_are_refused_in_the_callers_words(
+    gateway: Gateway, call: Callable[[Any], Any], words: str
+) -> None:
+    """He wrote `square.map`, and has never met the class behind it."""
+    with pytest.raises(TypeError) as caught:
+        call(square)
+    assert isinstance(caught.value, gw.Refused)
+    assert str(caught.value).startswith(words)
+    assert {} == dict(gateway.calls)
+
+
+def test_an_argument_may_be_the_same_for_all(gateway: Gateway) -> None:
+    """It is what `square.map([1, 2], times=7)` was meant to be."""
+    assert [4, 9] == list(power.map([2, 3], itertools.repeat(2)))
 
 
 def test_an_item_that_does_not_fit_fails_at_its_place(gateway: Gateway) -> None:
