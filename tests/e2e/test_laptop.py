@@ -131,7 +131,7 @@ def test_submit_of_the_command_line_runs_a_function_of_a_file_with_its_modules(r
     done = command(rig, user, "submit", "helpers.py:scaled", "2.0", "--vram", "8GB")
     assert (0, "36.0\n") == (done.returncode, done.stdout), done.stderr
     assert "credits" in done.stderr
-    failed = command(rig, user, "submit", "helpers.py:scaled", "two", "--json")
+    failed = command(rig, user, "submit", "analysis.py:counts", "two", "--json")
     assert 1 == failed.returncode
     assert "TypeError" == json.loads(failed.stdout)["error"]["kind"]
 

@@ -20,6 +20,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 for absent in ("httpx", "rich", "cyclopts"):
     sys.modules[absent] = None  # type: ignore[assignment]  # that is how Python marks a module that cannot be imported
+sys.path[:] = [each for each in sys.path if not Path(each, "gridweave").is_dir()]  # where it is installed from a checkout
 
 
 def described(error: BaseException, link: str | None = None) -> dict[str, Any]:
