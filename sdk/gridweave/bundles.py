@@ -10,10 +10,11 @@ from __future__ import annotations
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gridweave.errors import Refused
+from gridweave.files import pieces
 from gridweave.folders import contents, unreadable
 from gridweave.payloads import LIMIT, Payload, Progress, TooLargeError
 from gridweave.sources import local_files
@@ -103,7 +104,7 @@ def pack(files: Mapping[str, Path], progress: Callable[[int], None] | None = Non
                 info.external_attr = (0o100755 if found.st_mode & 0o100 else 0o100644) << 16
                 info.file_size = found.st_size  # beyond 2 GiB it needs a larger header
                 with archive.open(info, "w") as target:
-                    for piece in _pieces(files[entry]):
+                    for piece in pieces(files[entry], _PIECE):
                         target.write(piece)
                         so_far += len(piece)
                         if progress is not None:
@@ -112,16 +113,6 @@ def pack(files: Mapping[str, Path], progress: Callable[[int], None] | None = Non
         payload.close()
         raise
     return payload
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as source:
-            while piece := source.read(_PIECE):
-                yield piece
-    except OSError as error:
-        error.filename = error.filename or str(path)  # that it is this file, which reading alone does not say
-        raise
 
 
 def _portable(files: dict[str, Path]) -> dict[str, Path]:

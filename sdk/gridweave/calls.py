@@ -12,6 +12,7 @@ import contextlib
 import sys
 from typing import IO, Any
 
+from gridweave.asides import say
 from gridweave.client import Client
 from gridweave.decorated import Decorated
 from gridweave.errors import GridweaveError
@@ -115,5 +116,4 @@ def abandon(client: Client, job: Job, say_to: IO[str]) -> None:
         said = f"cancelling job {job.id}"
     except (GridweaveError, KeyboardInterrupt) as error:
         said = f"job {job.id} may still be running: {error or 'interrupted'}; cancel it with: gridweave cancel {job.id}"
-    with contextlib.suppress(OSError, ValueError):  # nobody reads it
-        print(said, file=say_to, flush=True)
+    say(said, say_to)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from gridweave.answers import facts_of
 from gridweave.errors import Refused
+from gridweave.files import pieces
 from gridweave.transport import Transport
 
 PART = 64 * 1024 * 1024  # bytes; one of them is in memory
@@ -87,9 +88,7 @@ def _broken(link: Path) -> Refused:
 
 def _parts(file: Path) -> Iterator[bytes]:
     try:
-        with file.open("rb") as opened:
-            while part := opened.read(PART):
-                yield part
+        yield from pieces(file, PART)
     except OSError as error:
         words = f"{file} cannot be read: {error.strerror}"
         raise Refused(words, field="folder", value=str(file), remedy="Make it readable, or move it out of the folder.") from error

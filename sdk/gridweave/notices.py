@@ -6,27 +6,19 @@ read later, and its reader does not want to know how a position changed.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Self
 
+from gridweave.asides import say
 from gridweave.progress import in_words
 from gridweave.streams import State
 
 _SELDOM = 30.0  # seconds between two of them
 _MOMENT = 2.0  # seconds within which a job that waits for nothing in particular is placed
-
-
-def say(text: str) -> None:
-    """A line on stderr, if anybody reads it."""
-    if sys.stderr is not None:
-        with contextlib.suppress(OSError, ValueError):  # nobody does
-            print(text, file=sys.stderr, flush=True)
 
 
 class Notices:

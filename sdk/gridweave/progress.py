@@ -7,7 +7,6 @@ One call at a time has the line; others in the same process show their log alone
 from __future__ import annotations
 
 import codecs
-import contextlib
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from decimal import Decimal
 from types import TracebackType
 from typing import IO, Any, Self
 
+from gridweave.asides import say
 from gridweave.lines import Line
 from gridweave.streams import State
 
@@ -69,8 +69,7 @@ class Screen:
         self._text = in_mib(what, so_far, total) or _SUBMITTING
         self._draw()
         if so_far == 0 and total >= large and sys.stderr is not None and not sys.stderr.isatty():
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it
-                print(f"{what} {total / _MIB:.1f} MiB", file=sys.stderr, flush=True)
+            say(f"{what} {total / _MIB:.1f} MiB")
 
     def log(self, data: bytes) -> None:
         """Write a piece of the log, byte for byte where stdout takes bytes."""
