@@ -482,3 +482,15 @@ def test_tries_that_a_store_does_not_take_leave_inputs_for_no_longer_than_upload
     stage.clock.ms += Span.of(hours=2).ms
     sweep(stage.house)
     assert [] == list(stage.blobs.list(prefix))
+
+
+def test_who_loses_the_create_takes_away_what_it_has_put_in_place() -> None:
+    """Its job is the other one's; inputs of an object that was never made belong to nobody."""
+    stage = Stage(terms=FREE_OF_CHARGE)
+    ann, request = Caller("ann"), stage.request(key="k")
+    other: list[str] = []
+    changed: Any = Before(stage.house.workloads, "create", lambda: other.append(stage.hand_in(ann, request).job.uid))
+    done = submit(evolve(stage.house, workloads=changed), ann, request, stage.fleet())
+    assert (False, other) == (done.created, [done.job.uid])
+    there = {info.key for info in stage.blobs.list(f"jobs/{done.job.id}/")}
+    assert {input_key(done.job.id, done.job.uid, name) for name in ("function", "args")} == there
